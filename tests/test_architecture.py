@@ -28,9 +28,8 @@ optim
 models
 criterions tasks
 results
-convert
+convert launch
 finetuning
-glue squad
 robustness evaluation doctor
 report
 experiments

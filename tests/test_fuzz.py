@@ -36,11 +36,11 @@ from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.evaluation.cloze import read_answers
 from truneg_fairseq.evaluation.minimal_pairs import Blimp
 from truneg_fairseq.evaluation.people import read_people
-from truneg_fairseq.glue.files import TASKS, read_split
+from truneg_fairseq.finetuning.glue_files import TASKS, read_split
+from truneg_fairseq.finetuning.squad_files import read_predictions, read_squad
 from truneg_fairseq.models.checkpoints import read_checkpoint, read_embeddings
 from truneg_fairseq.objectives.acceptance import AcceptanceModel
 from truneg_fairseq.results.result import read_results
-from truneg_fairseq.squad.data import read_predictions, read_squad
 from truneg_fairseq.synonyms.lists import TsvLexicon
 from truneg_fairseq.synonyms.table import SynonymTable
 from truneg_fairseq.synonyms.vectors import read_vectors as vectors_of

@@ -18,8 +18,8 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from truneg_fairseq.commands.main import run_as_script
-from truneg_fairseq.glue.files import TASKS, GlueSplit, TaskFormat, find_tasks, read_task, task_files
-from truneg_fairseq.glue.metrics import classification_metrics, regression_metrics
+from truneg_fairseq.finetuning.glue_files import TASKS, GlueSplit, TaskFormat, find_tasks, read_task, task_files
+from truneg_fairseq.finetuning.glue_metrics import classification_metrics, regression_metrics
 from truneg_fairseq.options import option
 
 

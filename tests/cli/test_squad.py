@@ -32,11 +32,11 @@ from support.glue_files import write_model
 from support.squad_examples import TOKENS, one_line, prepare, write_data
 
 from truneg_fairseq.commands.main import main
+from truneg_fairseq.finetuning import squad_runs
+from truneg_fairseq.finetuning.squad_features import SquadFeatures
+from truneg_fairseq.finetuning.squad_options import TrainSquadOptions
 from truneg_fairseq.models import checkpoints
 from truneg_fairseq.results.result import read_results
-from truneg_fairseq.squad import runs as squad_runs
-from truneg_fairseq.squad.features import SquadFeatures
-from truneg_fairseq.squad.options import TrainSquadOptions
 
 RECIPE = REPOSITORY / "user_dir_examples" / "squad" / "electra.yaml"
 SIZES = {
@@ -250,8 +250,8 @@ def test_fine_tuning_is_transformers(features, data, tmp_path):
     found = [float(step["loss"]) * math.log(2) for step in logged(result.stdout, "train_inner")]
 
     import truneg_fairseq
+    from truneg_fairseq.finetuning.squad_task import SquadTask, SquadTaskConfig, answer_logits
     from truneg_fairseq.optim.adam import ElectraAdam
-    from truneg_fairseq.squad.task import SquadTask, SquadTaskConfig, answer_logits
 
     truneg_fairseq.register()
     task = SquadTask.setup_task(SquadTaskConfig(data=str(features), seed=1))

@@ -32,8 +32,8 @@ from truneg_fairseq.experiments import steps
 from truneg_fairseq.experiments.evaluation import _mean_of
 from truneg_fairseq.experiments.run import Runner
 from truneg_fairseq.experiments.settings import ExperimentOptions, flags_of, read_experiment
-from truneg_fairseq.finetuning import process
-from truneg_fairseq.finetuning.run import hold_lock, write_settings
+from truneg_fairseq.launch import process
+from truneg_fairseq.launch.training import hold_lock, write_settings
 from truneg_fairseq.models.checkpoints import read_checkpoint
 from truneg_fairseq.objectives import acceptance
 from truneg_fairseq.results.result import Result, append_result, read_results
@@ -92,7 +92,7 @@ class Started:
         self.evaluations: list[str] = []
 
     def __call__(self, command, *, cwd, stdout, **_):
-        if "truneg_fairseq.finetuning.process" in command:
+        if "truneg_fairseq.launch.process" in command:
             self.lines.append(command)
         return commands.start_command(command, Path(stdout.name), Path(stdout.name), cwd=cwd)
 

@@ -19,10 +19,10 @@ from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.experiments.evaluation import _finetuning_options
 from truneg_fairseq.experiments.settings import Attack, Glue
 from truneg_fairseq.experiments.steps import attack
-from truneg_fairseq.finetuning.run import Hardware
-from truneg_fairseq.glue.options import TrainGlueOptions
+from truneg_fairseq.finetuning import squad_runs as runs
+from truneg_fairseq.finetuning.glue_options import TrainGlueOptions
+from truneg_fairseq.launch.training import Hardware
 from truneg_fairseq.results.result import read_results
-from truneg_fairseq.squad import runs
 
 CALLS = """
 import os, sys

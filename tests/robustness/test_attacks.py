@@ -15,6 +15,8 @@ from support.squad_examples import one_line
 
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.finetuning.squad_files import Answer, Question, SquadData, read_squad, write_squad
+from truneg_fairseq.finetuning.squad_score import score_adversarial
 from truneg_fairseq.results.result import read_results
 from truneg_fairseq.robustness.attacks import english
 from truneg_fairseq.robustness.attacks.add_sentence import AddSentenceDiverse, insertion_place
@@ -33,8 +35,6 @@ from truneg_fairseq.robustness.attacks.transform import (
 )
 from truneg_fairseq.robustness.attacks.words import NearbyWords
 from truneg_fairseq.robustness.measure import measure
-from truneg_fairseq.squad.data import Answer, Question, SquadData, read_squad, write_squad
-from truneg_fairseq.squad.score import score_adversarial
 
 for package in ("spacy", "lemminflect"):
     pytest.importorskip(package)

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from truneg_fairseq.finetuning import process as run_process
+from truneg_fairseq.launch import process as run_process
 
 from . import commands
 
-commands.FORKABLE += [["-m", f"truneg_fairseq.{name}"] for name in ("finetuning.process", "experiments.steps")]
+commands.FORKABLE += [["-m", f"truneg_fairseq.{name}"] for name in ("launch.process", "experiments.steps")]
 
 
 class Trainings:

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from truneg_fairseq.data.tokenizer import BERT_SPECIALS, TextTokenizer, wordpiece_tokenizer
-from truneg_fairseq.glue.files import TASKS
-from truneg_fairseq.glue.options import PrepareGlueOptions
-from truneg_fairseq.glue.prepare import prepare_glue
+from truneg_fairseq.finetuning.glue_files import TASKS
+from truneg_fairseq.finetuning.glue_options import PrepareGlueOptions
+from truneg_fairseq.finetuning.glue_prepare import prepare_glue
 
 WORDS = "the a cat dog sat ran red big house mat saw it".split()
 TRAIN, VALID, TEST = 40, 13, 5

@@ -6,9 +6,9 @@ from ..corpora.extract import ExtractOptions
 from ..corpus_counts import CountOptions
 from ..data.binarize import BinarizeOptions
 from ..data.train_wordpiece import TrainWordpieceOptions
-from ..glue.files import TASKS
-from ..glue.options import PrepareGlueOptions
-from ..squad.options import PrepareSquadOptions
+from ..finetuning.glue_files import TASKS
+from ..finetuning.glue_options import PrepareGlueOptions
+from ..finetuning.squad_options import PrepareSquadOptions
 
 
 def text(options: ExtractOptions) -> None:
@@ -71,7 +71,7 @@ def prepare_glue(options: PrepareGlueOptions) -> None:
     """Prepares GLUE's official files for fairseq's sentence_prediction task with the pre-trained model's own tokenizer,
     and prints what each task holds.
     """
-    from ..glue.prepare import prepare_glue as prepare
+    from ..finetuning.glue_prepare import prepare_glue as prepare
 
     for folder, info, made in prepare(options):
         print(f"{folder}: {'made' if made else 'is already there; remove it to make it again'}")
@@ -92,7 +92,7 @@ def prepare_squad(options: PrepareSquadOptions) -> None:
     """Prepares SQuAD 1.1 or 2.0 as sliding windows with the pre-trained model's own tokenizer, and prints what each
     split holds.
     """
-    from ..squad.prepare import prepare_squad as prepare
+    from ..finetuning.squad_prepare import prepare_squad as prepare
 
     info, made = prepare(options)
     print(f"{options.output_dir}: {'made' if made else 'is already there; remove it to make it again'}")

@@ -28,8 +28,8 @@ def experiment(options: ExperimentOptions) -> None:
     require("jinja2", "altair", extra="report")
     from ..experiments.run import PAGE_NAME, TABLES_NAME, Runner
     from ..experiments.settings import read_experiment
-    from ..finetuning.process import exit_on_signals
-    from ..finetuning.run import RESULTS_NAME
+    from ..launch.process import exit_on_signals
+    from ..launch.training import RESULTS_NAME
 
     options = _with_file(options)
     assert options.file is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from ..errors import TrueNegError
-from ..glue.options import PredictGlueOptions, TrainGlueOptions
+from ..finetuning.glue_options import PredictGlueOptions, TrainGlueOptions
 
 
 def train(options: TrainGlueOptions) -> None:
@@ -13,8 +13,8 @@ def train(options: TrainGlueOptions) -> None:
 
     Finished runs are skipped; a run that was interrupted goes on where it was.
     """
-    from ..finetuning.run import RESULTS_NAME
-    from ..glue.finetune import finetune, table
+    from ..finetuning.glue_finetune import finetune, table
+    from ..launch.training import RESULTS_NAME
 
     results, diverged = finetune(options)
     print(table(results))
@@ -27,7 +27,7 @@ def predict(options: PredictGlueOptions) -> None:
     """Answers the examples of a file in the format of the model's task; prints their number and, where the file has
     labels, the task's metrics in percent.
     """
-    from ..glue.predict import predict_file
+    from ..finetuning.glue_predict import predict_file
 
     print(json.dumps(predict_file(options)))
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from .. import __version__
 from ..errors import describe, require
-from ..finetuning.process import exit_on_signals
+from ..launch.process import exit_on_signals
 from . import (
     attack,
     compare,

@@ -148,7 +148,7 @@ def prepare(paths: Sequence[Path]) -> None:
     """Registers the plugin with fairseq where a model needs it."""
     if not all(map(is_hugging_face, paths)):
         from .. import register
-        from ..finetuning.run import quiet_fairseq
+        from ..models.checkpoints import quiet_fairseq
 
         register()
         quiet_fairseq()

@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from ..errors import TrueNegError
 from ..files import file_digest
-from ..glue.files import TASKS, read_split
+from ..finetuning.glue_files import TASKS, read_split
 from ..results.intervals import Ratio
 from ..results.result import Metric
 from .models import OpenedModel

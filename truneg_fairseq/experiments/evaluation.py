@@ -18,12 +18,12 @@ from ..errors import TrueNegError
 from ..evaluation.models import NamedModel, OpeningOptions
 from ..evaluation.yardstick import Task
 from ..files import convert, read_json, replacing_text
-from ..finetuning.process import failure, size_of
-from ..finetuning.run import DONE_NAME, RESULTS_NAME, write_settings
-from ..glue.options import TrainGlueOptions
+from ..finetuning.glue_options import TrainGlueOptions
+from ..finetuning.squad_options import TrainSquadOptions
+from ..launch.process import failure, size_of
+from ..launch.training import DONE_NAME, RESULTS_NAME, write_settings
 from ..options import check
 from ..results.result import BITS, DISCRIMINATOR, GENERATED, GENERATOR, HELD_OUT, Result, read_results
-from ..squad.options import TrainSquadOptions
 from ..trainer.checkpoints import LAST
 from ..trainer.folder import METRICS_NAME, read_series
 from . import steps

@@ -12,18 +12,10 @@ from pathlib import Path
 from .. import register
 from ..errors import TrueNegError
 from ..files import make_output_folder, replacing_text
-from ..finetuning.jobs import Job, devices_of, run_jobs
-from ..finetuning.options import SLURM
-from ..finetuning.run import (
-    DONE_NAME,
-    RESULTS_NAME,
-    Hardware,
-    changed_setting,
-    check_precision,
-    hold_lock,
-    quiet_fairseq,
-)
-from ..finetuning.slurm import call_in_job
+from ..launch.jobs import Job, devices_of, run_jobs
+from ..launch.slurm import SLURM, call_in_job
+from ..launch.training import DONE_NAME, RESULTS_NAME, Hardware, changed_setting, check_precision, hold_lock
+from ..models.checkpoints import quiet_fairseq
 from ..report.page import report_page
 from ..report.run import find_runs
 from ..results.comparison import Comparison

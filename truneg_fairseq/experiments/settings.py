@@ -12,7 +12,7 @@ from msgspec import Meta, Struct, structs
 
 from ..errors import TrueNegError
 from ..files import convert, read_bytes
-from ..finetuning.options import LaunchOptions
+from ..launch.slurm import LaunchOptions
 from ..options import option
 
 Value = bool | int | float | str | list[int | float | str] | None

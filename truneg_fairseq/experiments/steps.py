@@ -16,16 +16,16 @@ from ..errors import one_line_errors
 from ..evaluation.models import NamedModel, OpeningOptions
 from ..evaluation.yardstick import Task
 from ..files import replacing_text
-from ..finetuning.process import PACKAGES, call_kept, end_with_command, keep_call, run_logged
-from ..glue.options import TrainGlueOptions
-from ..squad.options import PredictSquadOptions, TrainSquadOptions
+from ..finetuning.glue_options import TrainGlueOptions
+from ..finetuning.squad_options import PredictSquadOptions, TrainSquadOptions
+from ..launch.process import PACKAGES, call_kept, end_with_command, keep_call, run_logged
 from .settings import Attack
 
 Step = Callable[[], None]
 
 
 def call_logged(steps: Sequence[Step], *, log: Path, poll: Callable[[], None], device: str | None) -> int:
-    """Calls picklable functions in a fresh process, as :func:`..finetuning.process.run_logged` runs a command."""
+    """Calls picklable functions in a fresh process, as :func:`..launch.process.run_logged` runs a command."""
     work = log.with_suffix(".pickle").resolve()
     keep_call(work, partial(_call, list(steps)))
     command = [sys.executable, "-m", __name__, str(work)]
@@ -61,13 +61,13 @@ def evaluate(models: Sequence[NamedModel], tasks: Sequence[Task], options: Openi
 
 
 def finetune_on_glue(options: TrainGlueOptions) -> None:
-    from ..glue.finetune import finetune_all
+    from ..finetuning.glue_finetune import finetune_all
 
     finetune_all(options)
 
 
 def finetune_on_squad(options: TrainSquadOptions) -> None:
-    from ..squad.runs import finetune
+    from ..finetuning.squad_runs import finetune
 
     finetune(options)
 
@@ -77,9 +77,9 @@ def attack(attacked: Attack, name: str, trained: Path, *, model: str, seed: int,
 
     The scores are added to ``results``; the answers go into its folder.
     """
+    from ..finetuning.squad_runs import predict_file
     from ..results.result import append_result
     from ..robustness.measure import measure_adversarial_files, measure_files
-    from ..squad.runs import predict_file
 
     answers, original = results.with_name(f"{name}.json"), results.with_name(f"{name}-original.json")
     for data, output in ((attacked.data, answers), (attacked.original, original)):

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from ..convert.architecture import pretraining_flags
 from ..corpus_counts import counts_beside
 from ..errors import TrueNegError
-from ..finetuning.process import FINISHED_NAME
-from ..finetuning.run import MODEL_NAME, TrainingRun
+from ..launch.process import FINISHED_NAME
+from ..launch.training import MODEL_NAME, TrainingRun
 from ..models.checkpoints import read_checkpoint
 from ..trainer.folder import sampled_fingerprint
 from .settings import Experiment, Options, flags_of, text_of

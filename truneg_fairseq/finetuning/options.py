@@ -5,18 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..launch.process import PRECISIONS
+from ..launch.slurm import LaunchOptions
 from ..options import option
-
-HERE, SLURM = "here", "slurm"
-PRECISIONS = ("fp32", "fp16", "bf16")
-
-
-@dataclass(frozen=True, kw_only=True)
-class LaunchOptions:
-    launcher: str = option(HERE, "where runs work: on this machine, or each in a job of SLURM", choices=(HERE, SLURM))
-    slurm: list[str] = option(
-        default_factory=list, help="sbatch's options for each job, such as partition=gpu gpus=1", metavar="NAME=VALUE"
-    )
 
 
 @dataclass(frozen=True, kw_only=True)

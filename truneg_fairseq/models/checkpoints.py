@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import re
 import zipfile
 from collections.abc import Mapping
@@ -264,3 +265,8 @@ def check_fingerprint(found: str | None, expected: str, data: str) -> None:
 def _dictionary(folder: Path) -> Path | None:
     """Of binarized data, of SQuAD's features, or of a GLUE task."""
     return next((path for path in (folder / "dict.txt", folder / "input0" / "dict.txt") if path.is_file()), None)
+
+
+def quiet_fairseq() -> None:
+    """Keeps fairseq from logging every step of loading a checkpoint."""
+    logging.getLogger("fairseq").setLevel(logging.WARNING)

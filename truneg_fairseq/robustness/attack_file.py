@@ -40,7 +40,7 @@ class AttackOptions:
 
 def attack_file(options: AttackOptions) -> Attack:
     """Writes the questions that a transformation applies to, transformed, and their pairs."""
-    from ..squad.data import read_squad, write_squad
+    from ..finetuning.squad_files import read_squad, write_squad
     from ..workers import Progress
     from .attacks.add_sentence import AddSentenceDiverse
     from .attacks.swap_synonyms import SwapSynWordNet

@@ -12,10 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import TrueNegError
-from ..results.intervals import Interval, Ratio
-from ..results.result import Result
-from ..squad.data import read_predictions, read_squad
-from ..squad.score import (
+from ..finetuning.squad_files import read_predictions, read_squad
+from ..finetuning.squad_score import (
     QuestionScore,
     require_answer,
     score_question,
@@ -23,6 +21,8 @@ from ..squad.score import (
     score_questions,
     worst_variants,
 )
+from ..results.intervals import Interval, Ratio
+from ..results.result import Result
 from .attacks.transform import Attack, read_pairs
 
 METRICS = {"exact_match": attrgetter("exact"), "f1": attrgetter("f1")}

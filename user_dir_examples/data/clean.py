@@ -48,7 +48,7 @@ from truneg_fairseq.files import (
     replacing_file,
     write_record,
 )
-from truneg_fairseq.finetuning.process import exit_on_signals
+from truneg_fairseq.launch.process import exit_on_signals
 from truneg_fairseq.workers import available_cores
 
 HASHES = HashConfig(hash_fc="sha1")  # datatrove's default, xxhash, fails with releases from 4 on

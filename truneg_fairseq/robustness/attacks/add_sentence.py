@@ -9,8 +9,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from ...squad.data import Answer, Question
-from ...squad.score import normalize
+from ...finetuning.squad_files import Answer, Question
+from ...finetuning.squad_score import normalize
 from ...synonyms.inflected import Inflector
 from ...synonyms.wordnet import open_database
 from .declarative import statement

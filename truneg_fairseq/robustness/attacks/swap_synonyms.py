@@ -6,7 +6,7 @@ import random
 from itertools import islice
 from typing import Any
 
-from ...squad.data import Question
+from ...finetuning.squad_files import Question
 from ...synonyms.lists import ENGLISH_STOP_WORDS
 from ...synonyms.wordnet import PARTS_OF_SPEECH, open_database
 from .english import English

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from ...files import read_json, replacing_file
-from ...squad.data import Question, SquadData
+from ...finetuning.squad_files import Question, SquadData
 
 _LARGEST_FILE = 1 << 30  # bytes; a pair has its context twice, and the pairs of SQuAD's training set 176 MB
 

@@ -18,11 +18,11 @@ import numpy as np
 
 from ..errors import require
 from ..files import new_folder, replacing_text
-from ..finetuning.data import PretrainedVocabulary, count_longer, describe_sources, find_made, write_info
 from ..vocabulary import EOS, UNKNOWN
 from ..workers import Progress
-from .files import HIGHEST_SCORE, GlueSplit, TaskFormat, find_tasks, read_task, swap_pairs, task_files
-from .options import PrepareGlueOptions
+from .data import PretrainedVocabulary, count_longer, describe_sources, find_made, write_info
+from .glue_files import HIGHEST_SCORE, GlueSplit, TaskFormat, find_tasks, read_task, swap_pairs, task_files
+from .glue_options import PrepareGlueOptions
 
 _BATCH = 1_000
 _FAIRSEQ_SPECIALS = 4

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.squad.features import (
+from truneg_fairseq.finetuning.squad_features import (
     Spans,
     SquadFeatures,
     WindowPredictions,
@@ -21,8 +21,8 @@ from truneg_fairseq.squad.features import (
     best_spans_of_beam,
     score_answers,
 )
-from truneg_fairseq.squad.prepare import window_bounds
-from truneg_fairseq.squad.score import QuestionScore, exact_match_and_f1
+from truneg_fairseq.finetuning.squad_prepare import window_bounds
+from truneg_fairseq.finetuning.squad_score import QuestionScore, exact_match_and_f1
 
 CONTEXTS = ["The black cat sat on the red mat.", "Rain, rain go away"]
 ANSWERS = [["black cat", "cat"], ["red mat"], ["rain"]]

@@ -12,8 +12,8 @@ import pytest
 import torch
 from support.commands import command_environment
 
-from truneg_fairseq.finetuning import process
-from truneg_fairseq.finetuning.process import PACKAGES, peak_memory_mb, run_logged
+from truneg_fairseq.launch import process
+from truneg_fairseq.launch.process import PACKAGES, peak_memory_mb, run_logged
 
 TRAP = "from pathlib import Path\nPath(__file__).with_name('trapped').touch()\nraise ImportError(__file__)\n"
 
@@ -31,7 +31,7 @@ def test_nothing_is_imported_from_the_current_folder(output, tmp_path, monkeypat
     # An empty name, as "$PYTHONPATH:/x" has it where there was none, means the current folder.
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["", os.environ.get("PYTHONPATH", "")]))
     flags = ["fp32", "--save-dir", str(run), "--arch", "no_such_model"]
-    command = [sys.executable, "-m", "truneg_fairseq.finetuning.process", *flags]
+    command = [sys.executable, "-m", "truneg_fairseq.launch.process", *flags]
     code = run_logged(command, folder=PACKAGES, log=run / "log", poll=lambda: None)
     assert code == 2
     assert "invalid choice: 'no_such_model'" in (run / "log").read_text()
@@ -80,8 +80,8 @@ STOPPED_TWICE = """
 import signal, sys
 from pathlib import Path
 from types import SimpleNamespace
-from truneg_fairseq.finetuning.jobs import run_jobs
-from truneg_fairseq.finetuning.process import run_logged
+from truneg_fairseq.launch.jobs import run_jobs
+from truneg_fairseq.launch.process import run_logged
 folder = Path(sys.argv[1])
 def execute(run, job):
     run_logged([sys.executable, "-c", sys.argv[2]], folder=folder, log=folder / "log", poll=lambda: job.progress(0))

@@ -1,4 +1,4 @@
-"""The process of one fine-tuning run: ``python -m truneg_fairseq.finetuning.process PRECISION FLAGS...``
+"""The process of one fine-tuning run: ``python -m truneg_fairseq.launch.process PRECISION FLAGS...``
 
 It is fairseq-train with these flags; at its end it notes in the run's folder what the run has taken. Each run has a
 process of its own: its peak memory is its own, and one that is killed takes nothing along.
@@ -27,6 +27,7 @@ from typing import Any
 from ..files import replacing_file, replacing_text
 from ..trainer.checkpoints import LAST
 
+PRECISIONS = ("fp32", "fp16", "bf16")
 FP16_FLAGS = ("--fp16", "--fp16-no-flatten-grads")
 FINISHED_NAME = "finished.json"
 """Tells that training has ended: ``wall_seconds``, over all of its starts, and ``peak_memory_mb``."""

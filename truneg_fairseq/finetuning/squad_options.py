@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import TrueNegError
-from ..finetuning.options import FinetuningOptions, PredictOptions
 from ..options import option
+from .options import FinetuningOptions, PredictOptions
 
 HEADS = ("linear", "joint")
 

@@ -13,8 +13,8 @@ from support.commands import shared_file
 from support.squad_examples import one_line
 
 from truneg_fairseq.commands.main import main
-from truneg_fairseq.squad import score as scorer
-from truneg_fairseq.squad.data import Answer, Question, SquadData, read_squad, write_squad
+from truneg_fairseq.finetuning import squad_score as scorer
+from truneg_fairseq.finetuning.squad_files import Answer, Question, SquadData, read_squad, write_squad
 
 WORDS = st.sampled_from("the a An cat Cat, dog's (big) U.S. 3.5% é A\xa0the anthe x \t ' \" The! …".split(" "))
 TEXTS = st.lists(WORDS, max_size=5).map(" ".join)

@@ -25,13 +25,12 @@ from torch import Tensor
 from ..criterions.nan_guard import explain_nan
 from ..criterions.rates import BITS, Rate, log_rates
 from ..errors import TrueNegError, one_line_errors
-from ..finetuning.run import read_info
-from ..finetuning.validation import WholeValidation
 from ..models.checkpoints import check_fingerprint
 from ..models.heads import AnswerLogits
 from ..options import check, option
 from ..vocabulary import MASK_SYMBOL
-from .features import (
+from .run import read_info
+from .squad_features import (
     Spans,
     SquadFeatures,
     WindowPredictions,
@@ -40,8 +39,9 @@ from .features import (
     best_spans_of_beam,
     score_answers,
 )
-from .options import HEADS
-from .score import exact_match_and_f1
+from .squad_options import HEADS
+from .squad_score import exact_match_and_f1
+from .validation import WholeValidation
 
 ANSWERABILITY_WEIGHT = 0.5
 _RATES = (Rate("accuracy", "correct", "sample_size", scale=100.0),)

@@ -36,9 +36,9 @@ from torch import Tensor
 from ..criterions.nan_guard import explain_nan
 from ..criterions.rates import Rate, log_rates
 from ..errors import TrueNegError, one_line_errors
-from ..finetuning.validation import WholeValidation
 from ..options import check, option
-from .metrics import classification_metrics, regression_metrics
+from .glue_metrics import classification_metrics, regression_metrics
+from .validation import WholeValidation
 
 _ACCURACY = Rate("accuracy", "ncorrect", "nsentences", scale=100.0)
 # By number of classes, 0 for scores.

@@ -17,18 +17,29 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import TrueNegError, one_line_errors
 from ..files import make_output_folder, replacing_text
+from ..options import option
 from ..workers import Progress
 from .process import ENDS, PACKAGES, call_kept, environment_of, exit_on_signals, failure, handling, keep_call
 
+HERE, SLURM = "here", "slurm"
 WORK_NAME, LOG_NAME, ENDED_NAME = "job.pickle", "job.log", "job.ended"
 # The signal comes so many seconds before the end of the job's time; what is begun saves itself within two minutes.
 _OPTIONS = ("--parsable", "--requeue", "--open-mode=append", "--signal=B:USR2@150", "--dependency=singleton")
 _POLL_SECONDS, _QUEUE_SECONDS = 2.0, 10.0
 _LOST_SECONDS = 60.0  # after which a job is lost that is neither in the queue nor has told its end; NFS takes a while
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchOptions:
+    launcher: str = option(HERE, "where runs work: on this machine, or each in a job of SLURM", choices=(HERE, SLURM))
+    slurm: list[str] = option(
+        default_factory=list, help="sbatch's options for each job, such as partition=gpu gpus=1", metavar="NAME=VALUE"
+    )
 
 
 class _Queue:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ..errors import TrueNegError
 from ..files import replacing_file, replacing_text
 from ..vocabulary import BOS, EOS
-from .score import QuestionScore, score_question, score_question_v2
+from .squad_score import QuestionScore, score_question, score_question_v2
 
 if TYPE_CHECKING:
     from torch import Tensor

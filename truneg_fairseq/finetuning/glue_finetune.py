@@ -14,19 +14,19 @@ from .. import register
 from ..convert.architecture import config_of
 from ..errors import TrueNegError
 from ..files import require_unsplit, require_writable
-from ..finetuning.jobs import Job, devices_of, run_jobs
-from ..finetuning.options import HERE, SLURM
-from ..finetuning.process import updates_in
-from ..finetuning.run import (
+from ..launch.jobs import Job, devices_of, run_jobs
+from ..launch.process import updates_in
+from ..launch.slurm import HERE, SLURM, call_in_job
+from ..launch.training import LOG_NAME, MODEL_NAME, RESULTS_NAME, Diverged, Hardware, check_precision
+from ..models.checkpoints import Checkpoint, check_vocabulary, read_checkpoint
+from ..results.result import Result, append_result
+from .glue_files import TASKS, TaskFormat, find_tasks
+from .glue_options import TrainGlueOptions
+from .glue_predict import Predictor, read_ids, score
+from .run import (
     BASE_WIDTH,
     LARGE_WIDTH,
-    LOG_NAME,
-    MODEL_NAME,
-    RESULTS_NAME,
-    Diverged,
     FinetuningRun,
-    Hardware,
-    check_precision,
     default_name,
     electra_flags,
     electra_layer_lr_decay,
@@ -34,12 +34,6 @@ from ..finetuning.run import (
     length_flags,
     read_info,
 )
-from ..finetuning.slurm import call_in_job
-from ..models.checkpoints import Checkpoint, check_vocabulary, read_checkpoint
-from ..results.result import Result, append_result
-from .files import TASKS, TaskFormat, find_tasks
-from .options import TrainGlueOptions
-from .predict import Predictor, read_ids, score
 
 _HEAD = "sentence_classification_head"
 _ROBERTA_SEPARATOR = 2

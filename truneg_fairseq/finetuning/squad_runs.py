@@ -13,15 +13,16 @@ from .. import register
 from ..convert.architecture import config_of
 from ..errors import TrueNegError
 from ..files import read_json, replacing_text, require_different, require_unsplit, require_writable
-from ..finetuning.options import HERE, SLURM
-from ..finetuning.process import updates_in
-from ..finetuning.run import (
+from ..launch.process import updates_in
+from ..launch.slurm import HERE, SLURM, call_in_job
+from ..launch.training import LOG_NAME, RESULTS_NAME, Hardware, check_precision
+from ..models.checkpoints import check_vocabulary, read_checkpoint
+from ..options import flag_of
+from ..results.result import append_result
+from ..workers import Progress
+from .run import (
     LARGE_WIDTH,
-    LOG_NAME,
-    RESULTS_NAME,
     FinetuningRun,
-    Hardware,
-    check_precision,
     default_name,
     electra_flags,
     electra_layer_lr_decay,
@@ -31,17 +32,12 @@ from ..finetuning.run import (
     read_finetuned,
     read_info,
 )
-from ..finetuning.slurm import call_in_job
-from ..models.checkpoints import check_vocabulary, read_checkpoint
-from ..options import flag_of
-from ..results.result import append_result
-from ..workers import Progress
-from .options import PredictSquadOptions, TrainSquadOptions, WindowSettings
-from .score import QuestionScore, exact_match_and_f1
+from .squad_options import PredictSquadOptions, TrainSquadOptions, WindowSettings
+from .squad_score import QuestionScore, exact_match_and_f1
 
 if TYPE_CHECKING:
-    from .features import Prediction, SquadFeatures
-    from .task import SquadTask
+    from .squad_features import Prediction, SquadFeatures
+    from .squad_task import SquadTask
 
 _WARMUP_RATIO, _CLIP_NORM = 0.1, 1.0
 _SAVE_UPDATES = 1_000
@@ -98,7 +94,7 @@ def _finetune_in_job(run: SquadRun, options: TrainSquadOptions) -> dict[str, flo
         )
     if not run.has_valid:
         return None
-    from .features import SquadFeatures, score_answers
+    from .squad_features import SquadFeatures, score_answers
 
     texts = read_json(run.folder / ANSWERS_NAME, dict[str, str], expected="the answers of this command")
     scores = score_answers(SquadFeatures.load(run.data / "valid"), texts, unanswerable=run.unanswerable)
@@ -176,7 +172,7 @@ def electra_settings(options: TrainSquadOptions, width: int) -> dict[str, float]
 
 def _answer(run: SquadRun, weights: Path) -> dict[str, QuestionScore]:
     """Answers the validation questions, writes the answers, and scores them."""
-    from .features import SquadFeatures, score_answers
+    from .squad_features import SquadFeatures, score_answers
 
     features = SquadFeatures.load(run.data / "valid")
     answerer = Answerer.load(weights, run.data, cpu=run.hardware.cpu)
@@ -210,8 +206,8 @@ class Answerer(NamedTuple):
         import torch
         from fairseq import utils
 
-        from .features import N_BEST, answer_questions
-        from .task import SquadDataset, answer_logits, decode
+        from .squad_features import N_BEST, answer_questions
+        from .squad_task import SquadDataset, answer_logits, decode
 
         dataset = SquadDataset(features, "predict", self.task.source_dictionary.pad(), shuffle=False)
         order, parts = dataset.ordered_indices(), []
@@ -225,9 +221,9 @@ class Answerer(NamedTuple):
 
 def predict_file(options: PredictSquadOptions) -> int:
     """Answers the questions of a file, writes the answers, and returns their number."""
-    from ..finetuning.data import PretrainedVocabulary
-    from .data import read_squad
-    from .prepare import build_features
+    from .data import PretrainedVocabulary
+    from .squad_files import read_squad
+    from .squad_prepare import build_features
 
     outputs = {"output": options.output, "na_prob_file": options.na_prob_file}
     require_different(checkpoint=options.checkpoint, data=options.data, **outputs)

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from ..errors import TrueNegError
 from ..files import file_digest, new_folder
-from ..finetuning.data import PretrainedVocabulary, count_longer, describe_sources, find_made, write_info
 from ..options import select
 from ..vocabulary import UNKNOWN
 from ..workers import Progress
-from .data import Question, SquadData, read_squad
-from .features import FEATURES_FILE, SPECIAL_TOKENS, TEXTS_FILE, SquadFeatures
-from .options import PrepareSquadOptions, WindowSettings
+from .data import PretrainedVocabulary, count_longer, describe_sources, find_made, write_info
+from .squad_features import FEATURES_FILE, SPECIAL_TOKENS, TEXTS_FILE, SquadFeatures
+from .squad_files import Question, SquadData, read_squad
+from .squad_options import PrepareSquadOptions, WindowSettings
 
 
 @dataclass(frozen=True, kw_only=True)

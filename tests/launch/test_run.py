@@ -12,9 +12,9 @@ import pytest
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.experiments import evaluation
 from truneg_fairseq.files import replacing_text
-from truneg_fairseq.finetuning import run as runs
-from truneg_fairseq.finetuning.options import PRECISIONS
-from truneg_fairseq.finetuning.run import Diverged, Hardware, TrainingRun
+from truneg_fairseq.launch import training as runs
+from truneg_fairseq.launch.process import PRECISIONS
+from truneg_fairseq.launch.training import Diverged, Hardware, TrainingRun
 from truneg_fairseq.trainer.stopping import EXIT_STOPPED
 
 DIVERGED = "truneg_fairseq: error: training stopped: the loss is NaN\n"
@@ -124,7 +124,7 @@ def test_the_command_has_the_precision(tmp_path):
     assert commands["fp32"].startswith(by_fairseq) and "--fp16" not in commands["fp32"]
     assert commands["fp16"] == f"{commands['fp32']} --fp16 --fp16-no-flatten-grads"
     # fairseq-train's own --bf16 asks for a TPU.
-    assert commands["bf16"].startswith("python -m truneg_fairseq.finetuning.process bf16 data --lr")
+    assert commands["bf16"].startswith("python -m truneg_fairseq.launch.process bf16 data --lr")
     assert commands["bf16"].partition(" data ")[2] == commands["fp32"].partition(" data ")[2]
 
 

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from ..errors import TrueNegError
 from ..files import make_output_folder, replacing_text, require_different, require_writable
-from ..finetuning.data import PretrainedVocabulary
-from ..finetuning.run import load_finetuned, read_finetuned, read_info
 from ..models.checkpoints import check_vocabulary
-from .files import HIGHEST_SCORE, TASKS, TaskFormat
-from .metrics import classification_metrics, regression_metrics
-from .options import PredictGlueOptions
-from .prepare import prepare_task
+from .data import PretrainedVocabulary
+from .glue_files import HIGHEST_SCORE, TASKS, TaskFormat
+from .glue_metrics import classification_metrics, regression_metrics
+from .glue_options import PredictGlueOptions
+from .glue_prepare import prepare_task
+from .run import load_finetuned, read_finetuned, read_info
 
 _BATCH = 32  # examples
 _REPORTED = {"CoLA": ("matthews", "accuracy"), "MRPC": ("accuracy", "f1"), "QQP": ("accuracy", "f1")}

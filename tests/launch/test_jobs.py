@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.finetuning.jobs import devices_of, run_jobs
+from truneg_fairseq.launch.jobs import devices_of, run_jobs
 
 RUNS = [SimpleNamespace(name=str(number)) for number in range(6)]
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import TrueNegError
-from .data import Question, SquadData, read_no_answer_probabilities, read_predictions, read_squad
+from .squad_files import Question, SquadData, read_no_answer_probabilities, read_predictions, read_squad
 
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)

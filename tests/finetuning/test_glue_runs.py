@@ -21,12 +21,11 @@ from truneg_fairseq.commands import glue
 from truneg_fairseq.commands.main import run_as_script
 from truneg_fairseq.convert.to_hf import to_hf
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.finetuning.run import write_settings
-from truneg_fairseq.glue import finetune as glue_finetune
-from truneg_fairseq.glue import predict as glue_predict
-from truneg_fairseq.glue.files import TASKS, read_split
-from truneg_fairseq.glue.finetune import make_recipe
-from truneg_fairseq.glue.metrics import classification_metrics
+from truneg_fairseq.finetuning import glue_finetune, glue_predict
+from truneg_fairseq.finetuning.glue_files import TASKS, read_split
+from truneg_fairseq.finetuning.glue_finetune import make_recipe
+from truneg_fairseq.finetuning.glue_metrics import classification_metrics
+from truneg_fairseq.launch.training import write_settings
 from truneg_fairseq.results.result import read_results
 
 FP16 = ("fp16_init_scale", "threshold_loss_scale", "fp16_scale_window")
@@ -467,7 +466,7 @@ def test_recipes():
 
 def test_validation_has_every_example(prepared):
     """fairseq's own multiple is 8: of 13 examples it would take 8."""
-    from truneg_fairseq.glue.task import GlueConfig, GlueTask
+    from truneg_fairseq.finetuning.glue_task import GlueConfig, GlueTask
 
     cfg = GlueConfig(data=str(prepared / "RTE"), num_classes=2, max_length=16, max_positions=24, seed=1)
     cfg.regression_target, cfg.classification_head_name = False, "head"

@@ -19,7 +19,7 @@ from support.squad_examples import one_line
 
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.glue.files import TASKS, read_split, read_task, task_files
+from truneg_fairseq.finetuning.glue_files import TASKS, read_split, read_task, task_files
 from truneg_fairseq.vocabulary import fingerprint, read_symbols
 
 WORDS = "the cat dog sat ran quick ##ly \" ' . , ? cafe".split()

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..finetuning.options import FinetuningOptions, PredictOptions
 from ..options import option
-from .files import TASKS
+from .glue_files import TASKS
+from .options import FinetuningOptions, PredictOptions
 
 _TASKS: dict[str, Any] = {
     "default_factory": lambda: list(TASKS),

@@ -18,10 +18,10 @@ from support.glue_files import save_data
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.data.tokenizer import BERT_SPECIALS, read_vocabulary, wordpiece_tokenizer
 from truneg_fairseq.finetuning.data import PretrainedVocabulary
-from truneg_fairseq.squad.data import Answer, Question, SquadData, read_squad
-from truneg_fairseq.squad.features import SquadFeatures, best_windows
-from truneg_fairseq.squad.options import WindowSettings
-from truneg_fairseq.squad.prepare import build_features, close_gaps, window_bounds
+from truneg_fairseq.finetuning.squad_features import SquadFeatures, best_windows
+from truneg_fairseq.finetuning.squad_files import Answer, Question, SquadData, read_squad
+from truneg_fairseq.finetuning.squad_options import WindowSettings
+from truneg_fairseq.finetuning.squad_prepare import build_features, close_gaps, window_bounds
 from truneg_fairseq.vocabulary import fingerprint, read_symbols
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -190,7 +190,7 @@ def test_the_answer_is_cut_whole_from_any_text(kind, vocabularies, context, wher
 def test_no_answer_begins_on_a_token_of_no_characters(kind, vocabularies):
     """SentencePiece and GPT-2 spell the space before an unknown letter as a token of its own."""
     pytest.importorskip("fairseq")
-    from truneg_fairseq.squad.task import SquadDataset
+    from truneg_fairseq.finetuning.squad_task import SquadDataset
 
     vocabulary = vocabularies[kind]
     file = one_question("日本 t 🙂 t", (Answer("t", 3),))

@@ -1,1 +1,0 @@
-"""GLUE: its files, the fairseq task, fine-tuning and predictions."""

@@ -1,0 +1,222 @@
+"""One training by fairseq-train, interrupted and continued at will."""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import json
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from ..errors import TrueNegError
+from ..files import make_output_folder, read_json, replacing_file, replacing_text
+from ..trainer.checkpoints import LAST
+from ..trainer.folder import is_held
+from ..trainer.stopping import EXIT_STOPPED
+from . import process
+from .process import FINISHED_NAME, FP16_FLAGS, PACKAGES, failure, read_tail, run_logged, size_of
+from .slurm import HERE
+
+SETTINGS_NAME = "settings.json"
+RESULTS_NAME = "results.jsonl"
+LOG_NAME = "train.log"
+MODEL_NAME = "model.pt"
+DONE_NAME = "done.json"
+_MADE = ("checkpoint*.pt", "model*.pt", "finished*.json", DONE_NAME)
+_TAIL = 1 << 16
+# The criterions' message when the loss or its gradient is NaN or infinite, or overflows at every fp16 scale.
+_DIVERGED = "truneg_fairseq: error: training stopped:"
+_ORPHAN_SECONDS = 3.0  # in which the training of a command that was killed has ended
+
+
+class Diverged(TrueNegError):
+    """The loss of a run became NaN; other runs may do better."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hardware:
+    """What runs have at their disposal."""
+
+    precision: str = "fp32"  # one of :data:`.options.PRECISIONS`
+    cpu: bool = False  # keep off the GPU
+    workers: int = 1  # of data parallelism, which share a batch
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingRun(abc.ABC):
+    """One training by fairseq-train, in a process and a folder of its own."""
+
+    seed: int  # of the training
+    folder: Path  # of its checkpoints and log
+    hardware: Hardware
+
+    @property
+    @abc.abstractmethod
+    def name(self) -> str:
+        """As shown."""
+
+    @property
+    @abc.abstractmethod
+    def settings(self) -> dict[str, Any]:
+        """The settings that determine its result, as JSON."""
+
+    @property
+    @abc.abstractmethod
+    def own_flags(self) -> list[object]:
+        """fairseq-train's flags for data, task, model, criterion, optimizer, and how often to save."""
+
+    @property
+    def flags(self) -> list[str]:
+        """fairseq-train's flags. Paths are absolute: a run's process has a current folder of its own."""
+        flags = [*self.own_flags, "--save-dir", self.folder.resolve(), "--seed", self.seed]
+        flags += ["--distributed-world-size", self.hardware.workers, "--num-workers", 0]
+        flags += ["--no-epoch-checkpoints", "--keep-interval-updates", 1, "--log-format", "json"]
+        flags += ["--cpu"] if self.hardware.cpu else []
+        return [str(flag) for flag in flags]
+
+    @property
+    def command(self) -> str:
+        """A command line that repeats the training, as the results have it."""
+        precision, flags = self.hardware.precision, self.flags
+        if precision == "bf16":  # no flag of fairseq-train: its --bf16 asks for a TPU
+            return f"python -m {process.__name__} bf16 {shlex.join(flags)}"
+        flags += FP16_FLAGS if precision == "fp16" else ()
+        return f'fairseq-train --user-dir "$(truneg user-dir)" {shlex.join(flags)}'
+
+    @property
+    def weights(self) -> Path | None:
+        """The trained model; None where training has not ended, or its files are not there any more."""
+        if not (self.folder / FINISHED_NAME).exists():
+            return None
+        return next((path for name in (LAST, MODEL_NAME) if (path := self.folder / name).exists()), None)
+
+    @property
+    def used(self) -> dict[str, Any]:
+        """``wall_seconds`` of the training, and ``peak_memory_mb`` where it is known."""
+        path = self.folder / FINISHED_NAME
+        return read_json(path, dict[str, float], expected="what the training used; remove it to train again")
+
+    def train(self, progress: Callable[[int], None], device: str | None = None) -> Path:
+        """Trains where that is not done, and gives the trained model's file.
+
+        ``progress`` is called with the number of updates that are done, and an error from it ends the training; the
+        device is the GPU, None for any. A loss of NaN raises :class:`Diverged`.
+        """
+        make_output_folder(self.folder)
+        # From its settings to its end: before it has saved anything, another command's settings would replace them.
+        with hold_lock(self.folder / ".command.lock", f"{self.folder}: another command trains there"):
+            deadline = time.monotonic() + _ORPHAN_SECONDS  # the training of a killed command may still save
+            while is_held(self.folder):
+                if time.monotonic() > deadline:
+                    message = "another process trains there; wait for its end, or end it and start again"
+                    raise TrueNegError(f"{self.folder}: {message}")
+                time.sleep(0.1)
+            write_settings(self.folder, self.settings)
+            if self.weights is None:
+                (self.folder / FINISHED_NAME).unlink(missing_ok=True)
+                self._train(progress, device)
+            assert self.weights is not None
+            return self.weights
+
+    def tidy(self) -> None:
+        """Removes the training's checkpoints."""
+        for path in (*self.folder.glob("checkpoint*.pt"), *self.folder.glob("crash.pt")):  # a crash is a divergence
+            path.unlink()
+
+    def keep_model(self, path: Path) -> None:
+        """Keeps the model in a file of its own, without the optimizer's state."""
+        import torch
+
+        if not (self.folder / LAST).exists():
+            return
+        content = torch.load(self.folder / LAST, map_location="cpu", weights_only=True)
+        content["last_optimizer_state"] = None
+        with replacing_file(path) as stream:
+            torch.save(content, stream)
+
+    def _train(self, progress: Callable[[int], None], device: str | None) -> None:
+        log = self.folder / LOG_NAME
+        precision, start = self.hardware.precision, size_of(log)
+        command = [sys.executable, "-m", process.__name__, precision, *self.flags]
+        code = run_logged(
+            command, folder=PACKAGES, log=log, poll=lambda: progress(process.updates_in(log)), device=device
+        )
+        if not code:
+            return
+        if code == EXIT_STOPPED:
+            raise TrueNegError(f"{self.name}: a signal has stopped the training, which is saved; start again to go on")
+        if _DIVERGED in read_tail(log, _TAIL, start):
+            self.tidy()
+            raise Diverged(
+                f"{self.name}: the loss became NaN or infinite ({log}); lower --lr, or use another precision"
+            )
+        raise TrueNegError(f"{self.name}: training failed ({failure(log, code, start)}); its log is {log}")
+
+
+@contextlib.contextmanager
+def hold_lock(lock: Path, held_elsewhere: str) -> Iterator[None]:
+    """Holds a lock file that ends with this process; the text is the error where another process holds it."""
+    held = FileLock(lock, timeout=0)
+    try:
+        held.acquire()
+    except Timeout:
+        raise TrueNegError(f"{held_elsewhere}; wait for its end, or end it and start again") from None
+    except OSError as error:
+        raise TrueNegError(f"{lock.parent}: cannot be written ({error.strerror}); choose another folder") from None
+    try:
+        yield
+    finally:
+        held.release()
+
+
+def write_settings(folder: Path, settings: Mapping[str, Any]) -> None:
+    """Writes a run's settings into its folder; what was begun there goes on only with the same ones.
+
+    To be called while nobody else works in the folder.
+    """
+    make_output_folder(folder)
+    if not (folder / SETTINGS_NAME).exists() and any(folder.glob("checkpoint*.pt")):
+        raise TrueNegError(f"--output {folder}: has checkpoints of another training; choose another folder")
+    if difference := changed_setting(folder, settings):
+        raise TrueNegError(
+            f"--output {folder}: has a run with {difference}; give the same options to continue it, or choose another "
+            "folder"
+        )
+    with replacing_text(folder / SETTINGS_NAME) as stream:
+        json.dump(settings, stream, indent=1)
+
+
+def changed_setting(folder: Path, settings: Mapping[str, Any]) -> str | None:
+    """The first setting that differs from the run's in a folder, as "lr 0.001, expected 0.01"; None without one.
+
+    None too where nothing has been made yet: in a new folder, and in one whose run failed before it saved anything.
+    """
+    path = folder / SETTINGS_NAME
+    if not path.exists() or not any(any(folder.glob(pattern)) for pattern in _MADE):
+        return None
+    found = read_json(path, dict[str, Any], expected="a run's settings; remove the folder or choose another --output")
+    for name in [*settings, *(name for name in found if name not in settings)]:
+        if found.get(name) != settings.get(name):
+            return f"{name} {found.get(name)}, expected {settings.get(name)}"
+    return None
+
+
+def check_precision(precision: str, *, cpu: bool, launcher: str = HERE) -> None:
+    """Refuses fp16 without a GPU: where a gradient overflows, as it does now and then, fairseq's trainer needs one.
+
+    What another machine has, its job checks.
+    """
+    if launcher != HERE:
+        return
+    import torch
+
+    if precision == "fp16" and (cpu or not torch.cuda.is_available()):
+        where = "--cpu" if cpu else "no GPU"
+        raise TrueNegError(f"--precision fp16: found {where}; expected a GPU; use bf16 or fp32 on the CPU")

@@ -1,1 +1,0 @@
-"""SQuAD: its files and windows, the fairseq task, fine-tuning, answers and their scores."""
