@@ -104,7 +104,7 @@ def test_curves_table_2_and_what_was_run(runs, tmp_path, capsys):
     assert len(html.encode()) < 2_000_000
 
 
-def test_a_run_in_progress_and_of_another_seed(runs, tmp_path, capsys):
+def test_a_run_in_progress_and_of_another_seed(runs, tmp_path, capsys, monkeypatch):
     now = tmp_path / "now"
     now.mkdir()
     lines = (runs / "baseline" / "metrics.jsonl").read_text().splitlines()
@@ -113,8 +113,38 @@ def test_a_run_in_progress_and_of_another_seed(runs, tmp_path, capsys):
     (now / "manifest.json").write_text(manifest.replace('"seed": 1', '"seed": 2'))
     printed = report(capsys, tmp_path, runs / "baseline", now)
     assert "now: No validation yet." in printed
-    assert "now: Update 1 of 4: in progress, or stopped." in printed
+    assert "now: Update 1 of 4: stopped." in printed
     assert "The runs differ in seed (1; 2)" in (tmp_path / "r.html").read_text(encoding="utf-8")
+    monkeypatch.setattr("truneg_fairseq.report.run.is_held", lambda folder: folder == now)
+    assert "now: Update 1 of 4: in progress." in report(capsys, tmp_path, runs / "baseline", now)
+
+
+def test_a_training_that_was_continued_with_other_options_is_marked(runs, tmp_path, capsys):
+    shutil.copytree(runs / "baseline", tmp_path / "mixed")
+    path = tmp_path / "mixed" / "manifest.json"
+    starts = json.loads(path.read_text())["starts"]
+    later = {**starts[0], "settings": {**starts[0]["settings"], "seed": 7}, "time": "later"}
+    path.write_text(json.dumps({"starts": [*starts, later]}))
+    report(capsys, tmp_path, tmp_path / "mixed")
+    html = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "mixed was continued at later with other options: seed 1 -&gt; 7." in html
+
+
+def test_a_page_of_other_runs_is_not_overwritten(runs, tmp_path, capsys):
+    report(capsys, tmp_path, runs / "baseline")
+    before = (tmp_path / "r.html").read_bytes()
+    with pytest.raises(SystemExit, match=r"r.html: has the page of other runs; name another file, or remove it"):
+        report(capsys, tmp_path, runs / "hc")
+    assert (tmp_path / "r.html").read_bytes() == before
+    assert "wrote" in report(capsys, tmp_path, runs / "baseline")
+
+
+def test_an_experiments_folder_is_answered_with_its_page(tmp_path, capsys):
+    (tmp_path / "e" / "runs").mkdir(parents=True)
+    (tmp_path / "e" / "results.jsonl").touch()
+    assert f"is an experiment, whose page is {tmp_path / 'e' / 'report.html'}" in error(
+        capsys, tmp_path, tmp_path / "e"
+    )
 
 
 def test_folders_without_anything(tmp_path, capsys):

@@ -336,7 +336,7 @@ def test_the_picture(capsys, tmp_path):
     run(capsys, path, "--picture", tmp_path / "p.svg")
     root = ET.parse(tmp_path / "p.svg").getroot()
     texts = [element.text for element in root.iter() if element.tag.endswith("text")]
-    assert {"Differences to base", "GLUE RTE", "SQuAD 1.1 EM", "SQuAD 1.1 F1"} <= set(texts)
+    assert {"Differences to base", "GLUE RTE ↑", "SQuAD 1.1 EM ↑", "SQuAD 1.1 F1 ↑"} <= set(texts)
     points = [element for element in root.iter() if element.get("aria-roledescription") == "point"]
     assert [point.get("fill") is None for point in points] == [True, True, True, False, False], (
         "hollow where there is no interval"
@@ -344,6 +344,13 @@ def test_the_picture(capsys, tmp_path):
     assert [re.search(r": (\S+); ", point.get("aria-label"))[1] for point in points] == ["0", "10", "0", "0", "0"]
     rules = [element for element in root.iter() if element.tag.endswith("line") and element.get("aria-label")]
     assert len(rules) == 3, "two intervals, and the line at 0"
+
+
+def test_a_picture_has_an_axis_for_each_unit(capsys, tmp_path):
+    runs = [measured(model, seed, 6 + seed / 9, 0.38) for model in ("base", "new") for seed in (1, 2, 3)]
+    run(capsys, write(tmp_path / "r.jsonl", runs), "--picture", tmp_path / "p.svg")
+    texts = [each.text for each in ET.parse(tmp_path / "p.svg").getroot().iter() if each.tag.endswith("text")]
+    assert {f"{unit}; mean over seeds, 95 % interval" for unit in ("bits", "points")} <= set(texts)
 
 
 def test_results_are_read_as_they_were_added(tmp_path):

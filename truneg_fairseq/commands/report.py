@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..errors import TrueNegError
 from ..options import option
 
 
@@ -12,10 +13,10 @@ from ..options import option
 class ReportOptions:
     runs: list[str] = option(
         help="a training's --save-dir (held-out results in it are found too); NAME=RUN names it; the baseline first",
-        metavar="RUN",
+        metavar="[NAME=]RUN",
         positional=True,
     )
-    results: list[Path] = option(help="of fine-tuning, as compare's", default_factory=list, metavar="RESULTS.jsonl")
+    results: list[str] = option(help="as compare's", default_factory=list, metavar="[NAME=]RESULTS.jsonl")
     baseline: str | None = option(None, "model of --results that others are compared with", metavar="NAME")
     output: Path = option(Path("report.html"), "the page", metavar="HTML")
 
@@ -33,10 +34,13 @@ def report(options: ReportOptions) -> None:
     require_writable(options.output, "--output")
     runs = find_runs(options.runs)
     results = read_results(options.results)
-    html = report_page(runs, results, baseline=options.baseline).render()
+    page = report_page(runs, results, baseline=options.baseline)
+    if page.is_of_something_else(options.output):
+        raise TrueNegError(f"--output {options.output}: has the page of other runs; name another file, or remove it")
+    html = page.render()
     with replacing_text(options.output) as stream:
         stream.write(html)
     for each in runs:
         for sentence in each.missing:
             print(f"{each.name}: {sentence}")
-    print(f"wrote {options.output} ({len(html.encode()) / 1e6:.2f} MB)")
+    print(f"wrote {options.output} ({len(html.encode()) / 1e6:.2f} MB); next: open it in a browser")

@@ -152,6 +152,13 @@ def interval_chart(title: str, bars: Sequence[Bar], *, x_title: str) -> Chart:
     return Chart(title, drawing)
 
 
+def stacked(title: str, charts: Sequence[Chart]) -> Chart:
+    """Charts below each other, with axes of their own."""
+    if len(charts) == 1:
+        return charts[0]
+    return Chart(title, _altair().vconcat(*(chart.drawing for chart in charts)).resolve_scale(x="independent"))
+
+
 def thinned(points: Sequence[tuple[float, float]], most: int = _MOST_POINTS) -> list[tuple[float, float]]:
     """At most that many points: the means of equal numbers of neighbours; those that are not finite are left out."""
     finite = [(x, y) for x, y in points if math.isfinite(x) and math.isfinite(y)]

@@ -67,6 +67,7 @@ def report_page(
         title,
         [*(verdict or _last_losses(runs)), note],
         [section for section in sections if section is not None],
+        about=", ".join(sorted(str(run.path.resolve()) for run in runs)),
     )
 
 
@@ -90,7 +91,8 @@ def _overview(runs: Sequence[Run]) -> Section:
         updates = f"{run.updates:,} of {run.most_updates:,}"
         what: list[Cell | str] = [run.facts.get("criterion", "-"), Cell(run.objective, kind="long"), updates, run.state]
         rows.append([run.name, *(_last(run, name) for name in known), *what])
-    warnings = [
+    warnings = [warning for run in runs for warning in run.warnings]
+    warnings += [
         f"The runs differ in {name} ({'; '.join(values)}): differences may not come from the objective alone."
         for name, values in differing_facts(list(runs), _MUST_AGREE).items()
     ]

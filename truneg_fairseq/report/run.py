@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import TrueNegError
 from ..evaluation.measurements import Measurement, read_measurements
-from ..trainer.folder import MANIFEST_NAME, METRICS_NAME, TRAINING, Series, read_manifest, read_series
+from ..files import split_name
+from ..trainer.folder import MANIFEST_NAME, METRICS_NAME, TRAINING, Series, changes, is_held, read_manifest, read_series
 
 _NOT_SHOWN = {"host", "batches"}  # a page is for sharing; batches are among the settings
 _DIGITS = 16
@@ -29,6 +31,7 @@ class Run:
     measurements: list[Measurement] = field(default_factory=list)  # of its checkpoints, by their updates
     facts: dict[str, str] = field(default_factory=dict)  # what was run, by name, in the order to show them
     missing: list[str] = field(default_factory=list)  # what was not found, each a sentence
+    warnings: list[str] = field(default_factory=list)  # what to know before believing it, each a sentence
 
     @property
     def updates(self) -> int:
@@ -44,7 +47,9 @@ class Run:
     def state(self) -> str:
         if "max_update" not in self.facts or self.facts["max_update"] == "0":
             return "-"  # epochs may have any number of updates
-        return "finished" if self.updates >= self.most_updates else "in progress or stopped"
+        if self.updates >= self.most_updates:
+            return "finished"
+        return "in progress" if is_held(self.path) else "stopped"
 
     @property
     def objective(self) -> str:
@@ -81,13 +86,14 @@ def find_runs(arguments: Iterable[str]) -> list[Run]:
 
 
 def _find(argument: str) -> Run:
-    name, separator, rest = argument.partition("=")
-    if Path(argument).exists():  # hydra gives folders names such as lr=0.1
-        separator, rest = "", argument
-    path = Path(rest if separator else argument)
+    name, path = split_name(argument)
+    if (path / "runs").is_dir() and (path / "results.jsonl").exists():
+        page = path / "report.html"
+        expected = "expected a training, such as runs/ARM/seed-1/train in it"
+        raise TrueNegError(f"{path}: is an experiment, whose page is {page}; {expected}")
     if not argument or not path.is_dir():
         raise TrueNegError(f"{argument!r}: no such folder; expected the --save-dir of a training, or NAME= and one")
-    run = Run(name if separator else path.resolve().name, path, read_series(path))
+    run = Run(name or path.resolve().name, path, read_series(path))
     _read_manifest(run)
     for file in sorted(path.rglob("*.jsonl")):
         with file.open(encoding="utf-8", errors="replace") as stream:
@@ -95,9 +101,9 @@ def _find(argument: str) -> Run:
         run.measurements += read_measurements(file) if measured else ()
     run.measurements.sort(key=lambda each: each.updates)
     if not run.validations:
-        run.missing.append("No validation yet.")
+        run.missing.append("It was trained without validation." if run.state == "finished" else "No validation yet.")
     if run.series and run.updates < run.most_updates:
-        run.missing.append(f"Update {run.updates:,} of {run.most_updates:,}: in progress, or stopped.")
+        run.missing.append(f"Update {run.updates:,} of {run.most_updates:,}: {run.state}.")
     if not run.measurements:
         run.missing.append(
             "No measured checkpoints: 'truneg evaluate --task held-out=... --results' into its folder adds examples."
@@ -110,6 +116,11 @@ def _read_manifest(run: Run) -> None:
     if not starts:
         run.missing.append(f"No {MANIFEST_NAME}: its settings, versions and inputs are not known.")
         return
+    for before, now in itertools.pairwise(starts):
+        was, chosen = before.get("settings", {}), now.get("settings", {})
+        other = [f"{key} {was[key]} -> {chosen[key]}" for key in was if key in chosen and was[key] != chosen[key]]
+        if found := [*other, *changes(before, now)]:
+            run.warnings.append(f"{run.name} was continued at {now['time']} with other options: {'; '.join(found)}.")
     last = {name: value for name, value in starts[-1].items() if name not in _NOT_SHOWN and value is not None}
     for name, value in last.items():
         if name == "inputs":
