@@ -1,4 +1,4 @@
-"""truneg cloze: both formats of answers, every metric by hand, and the command on real small models."""
+"""Cloze answers: both formats of answers, every metric by hand, and the command on real small models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""truneg lexsub: the real command on real checkpoints, every rule by hand, and an independent computation."""
+"""Lexical substitution: the real command on real checkpoints, every rule by hand, and an independent computation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""truneg pairs: scores against a plain loop, and against minicons where it is installed; the command."""
+"""Minimal pairs: scores against a plain loop, and against minicons where it is installed; the command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""truneg lexsub on checkpoints from Hugging Face, and on SentencePiece and GPT-2 tokens."""
+"""Lexical substitution on checkpoints from Hugging Face, and on SentencePiece and GPT-2 tokens."""
 
 from __future__ import annotations
 

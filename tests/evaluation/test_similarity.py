@@ -1,4 +1,4 @@
-"""truneg similarity: cosines of mean states against transformers and scipy; the command."""
+"""Similarity: cosines of mean states against transformers and scipy; the command."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def _with_file(options: ExperimentOptions) -> ExperimentOptions:
     from ..convert.hf_model import HUB
     from ..corpus_counts import FILE_NAME, CountOptions, count_corpus
     from ..evaluation.models import is_hugging_face
-    from .convert import FromHfOptions, from_hf
+    from .convert import ConvertOptions, convert
 
     model, counts = Path(options.model), options.output / FILE_NAME
     of_hugging_face = is_hugging_face(model)
@@ -76,7 +76,7 @@ def _with_file(options: ExperimentOptions) -> ExperimentOptions:
     if not _is_begun(options.output, start):
         if of_hugging_face:
             options.output.mkdir(parents=True, exist_ok=True)
-            from_hf(FromHfOptions(folder=options.model, data=options.data, output=model))
+            convert(ConvertOptions(source=options.model, output=model, data=options.data))
         count_corpus(CountOptions(data=options.data, output=counts))
         with replacing_text(options.output / _START_NAME) as stream:
             json.dump(start, stream, indent=1)

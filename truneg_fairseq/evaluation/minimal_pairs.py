@@ -59,7 +59,7 @@ class Blimp(Yardstick):
         "(within-word l2r); a tie counts half; chance 50."
     )
     across_tokens = True
-    title = "minimal pairs"
+    group: ClassVar[str] = "minimal pairs"
     pattern, expected = "*.jsonl", 'BLiMP\'s JSON lines with "sentence_good", "sentence_bad" and "UID"'
 
     def __init__(self, task: Task, tokens: Tokens, last: OpenedModel) -> None:
@@ -91,11 +91,11 @@ class Blimp(Yardstick):
     @property
     @override
     def described(self) -> str:
-        return f"{self.title}: {len(self.pairs):,} pairs of {len(self.paradigms)} paradigms"
+        return f"{self.group}: {len(self.pairs):,} pairs of {len(self.paradigms)} paradigms"
 
     @override
     def is_shown(self, task: str) -> bool:
-        return task == self.title or len(self.paradigms) <= _MOST_SHOWN
+        return task == self.group or len(self.paradigms) <= _MOST_SHOWN
 
     @override
     def score(self, scorer: Scorer) -> dict[str, Scores]:
@@ -105,8 +105,8 @@ class Blimp(Yardstick):
         whole = Scores({"accuracy": Ratio(right, np.ones(len(right)))}, names)
         ends = np.cumsum([len(pairs) for pairs in self.paradigms.values()])
         parts = zip(self.paradigms, np.split(right, ends), np.split(np.array(names), ends), strict=False)
-        return {self.title: whole} | {
-            f"{self.title}, {name}": Scores({"accuracy": Ratio(values, np.ones(len(values)))}, named.tolist())
+        return {self.group: whole} | {
+            f"{self.group}, {name}": Scores({"accuracy": Ratio(values, np.ones(len(values)))}, named.tolist())
             for name, values, named in parts
         }
 
@@ -114,7 +114,7 @@ class Blimp(Yardstick):
 class Zorro(Blimp):
     """Zorro's files, or a folder of them: a wrong sentence in each odd line, its right one in the next."""
 
-    title = "Zorro"
+    group: ClassVar[str] = "Zorro"
     pattern, expected = "*.txt*", "Zorro's texts, in which a wrong sentence is before each right one"
 
     @override

@@ -9,7 +9,7 @@ import gc
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -78,6 +78,8 @@ class Yardstick(ABC):
     """What to know of them, for the end of the table."""
     across_tokens: ClassVar[bool] = False
     """Whether models with different vocabularies compare."""
+    group: ClassVar[str] = ""
+    """The task whose table has all of its tasks ``GROUP, NAME`` as columns; "" for tables of their own."""
     sha256: str = ""
     """Of the files, hexadecimal."""
 
@@ -121,13 +123,18 @@ class Measured(NamedTuple):
                 model=self.model.name,
                 task=task,
                 seed=self.model.seed,
-                shown={name: self.yardstick.shown(task)[name] for name, ratio in scores.ratios.items() if ratio.items},
+                shown={name: self._shown(task, name) for name, ratio in scores.ratios.items() if ratio.items},
+                group=self.yardstick.group,
                 example_ids=list(scores.items),
                 settings={"sha256": self.yardstick.sha256, "checkpoint": str(self.model.path), **scores.facts},
                 **ratios_as_fields(scores.ratios),
             )
             for task, scores in self.scores.items()
         ]
+
+    def _shown(self, task: str, name: str) -> Metric:
+        metric, column = self.yardstick.shown(task)[name], task.removeprefix(f"{self.yardstick.group}, ")
+        return metric if column == task else replace(metric, title=column)
 
 
 def parse_tasks(arguments: Sequence[str], **settings: Any) -> list[Task]:
