@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -18,9 +17,9 @@ from .files import (
     VERSION,
     parse_json,
     read_arrays,
-    replacing_file,
     require_different,
     require_writable,
+    save_arrays,
 )
 from .options import option
 from .vocabulary import fingerprint, read_symbols
@@ -78,15 +77,12 @@ class CorpusCounts(_Metadata):
         )
 
     def save(self, path: Path) -> None:
-        """Writes a compressed npz without pickles; the file appears whole or not at all."""
-        metadata = json.dumps({each.name: getattr(self, each.name) for each in fields(_Metadata)}, sort_keys=True)
-        arrays: dict[str, Any] = {"words": self.words, "metadata": np.array(metadata)}
+        """Writes the counts as an npz."""
+        arrays = {"words": self.words}
         for kind, counted in (("pair", self.pairs), ("triple", self.triples)):
             # The steps between ascending keys are small, and compress to a third of them.
             arrays |= {f"{kind}_steps": np.diff(counted.keys, prepend=0), f"{kind}_n": counted.counts}
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing_file(path) as file:
-            np.savez_compressed(file, **arrays)
+        save_arrays(path, {each.name: getattr(self, each.name) for each in fields(_Metadata)}, **arrays)
 
     @classmethod
     def load(cls, path: Path, symbols: Sequence[str]) -> CorpusCounts:
@@ -148,15 +144,7 @@ def count_tokens(
     most: int = 64,
     source: Mapping[str, Any] | None = None,
 ) -> CorpusCounts:
-    """Counts a text block by block: memory is taken in proportion to the different triples, not to the tokens.
-
-    Args:
-        parts: the ids of the text's tokens; the parts are read as one sequence.
-        symbols: of the dictionary, by id.
-        discount: see :class:`CorpusCounts`, as for the others.
-        most: the longest list of tokens between two neighbours.
-        source: what is to be remembered of the text.
-    """
+    """Counts a text, given as parts of one sequence of ids, in memory that grows with the different triples alone."""
     size = len(symbols)
     if size > _LARGEST_VOCABULARY:
         raise TrueNegError(f"dictionary: has {size:,} tokens, expected at most {_LARGEST_VOCABULARY:,}")

@@ -276,6 +276,13 @@ def _unfit(where: str, error: msgspec.ValidationError, expected: str) -> TrueNeg
     return TrueNegError(f"{where}: {place or 'it'}: {what}; expected {expected}")
 
 
+def save_arrays(path: Path, metadata: Mapping[str, Any], **arrays: NDArray[Any]) -> None:
+    """Writes a compressed npz without pickles; the file appears whole or not at all."""
+    make_output_folder(path.parent)
+    with replacing_file(path) as file:
+        np.savez_compressed(file, **arrays, metadata=np.array(json.dumps(metadata, sort_keys=True)))
+
+
 def read_arrays(path: Path, members: Collection[str], *, expected: str) -> dict[str, NDArray[Any]]:
     """All arrays of an npz that the package wrote, which must have these ``members``; nothing is unpickled."""
     try:

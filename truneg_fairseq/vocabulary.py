@@ -122,10 +122,7 @@ def without_accents(text: str) -> str:
 
 
 def is_cased(words: Iterable[str]) -> bool:
-    """Whether more than 5 % of the words of letters have upper-case ones.
-
-    Fewer may have been added to an uncased vocabulary ("URL").
-    """
+    """Whether more than 5 % of the words of letters have upper-case ones; fewer may have been added ("URL")."""
     upper = [word != word.lower() for word in words if word.isalpha()]
     return sum(upper) > _CASED_SHARE * len(upper)
 
@@ -184,10 +181,9 @@ def spell_symbols(symbols: Sequence[str], gpt2_encoder_json: Path | None) -> lis
 
 
 def read_symbols(path: Path) -> list[str]:
-    """The symbols by id of a fairseq dict.txt, or of a folder of binarized data, as fairseq's masked_lm task has them.
+    """The symbols by id of a dict.txt, or of a folder of binarized data, as fairseq's masked_lm task has them.
 
-    The four special symbols come first and ``<mask>`` last. This is fairseq's ``Dictionary.load`` without fairseq's
-    3 seconds of import.
+    This is fairseq's ``Dictionary.load`` without fairseq's 3 seconds of import.
     """
     if path.is_dir() or not path.suffix:
         path = path / "dict.txt"
@@ -222,10 +218,7 @@ def _share(symbols: Sequence[str], predicate: Callable[[str], bool]) -> float:
 
 
 def tokenization_of(tokenizer: str) -> str:
-    """How a tokenizer.json, given as its text, marks whole words; "auto" where its parts do not tell.
-
-    Its parts know what the shares of marked symbols hide: Japanese has few spaces.
-    """
+    """How a tokenizer.json, given as its text, marks whole words; "auto" if its parts do not tell."""
     content = json.loads(tokenizer)
     if content["model"].get("type") == "WordPiece":
         return "wordpiece" if content["model"].get("continuing_subword_prefix") == WORDPIECE_CONTINUATION else "auto"

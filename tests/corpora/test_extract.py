@@ -217,17 +217,6 @@ def test_a_failed_run_goes_on_and_a_finished_one_is_kept(tmp_path, monkeypatch):
     assert [call.args[2].name for call in spy.call_args_list] == ["train-00002"]
 
 
-def test_a_lost_network_is_not_the_fault_of_the_output(tmp_path, monkeypatch):
-    def lost(*_: object):
-        yield ["One."]
-        raise ConnectionError("Server Disconnected")
-
-    monkeypatch.setattr(extract_module, "read_documents", lost)
-    (tmp_path / "a.txt").write_bytes(plain())
-    with pytest.raises(TrueNegError, match=r"a\.txt: cannot be read \(Server Disconnected\); run again"):
-        run(tmp_path / "a.txt", tmp_path / "out")
-
-
 def test_unfit_inputs(tmp_path):
     (tmp_path / "a.xml").write_text("<mediawiki/>")
     with pytest.raises(TrueNegError, match=r"a\.xml: expected a file or folder of \.txt, \.raw, \.parquet"):

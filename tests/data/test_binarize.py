@@ -361,18 +361,6 @@ def test_the_same_command_twice_at_once(name, done, tmp_path, monkeypatch):
     assert not whole(done, tmp_path / "data").made
 
 
-def test_tokenizers_from_flags(done, tmp_path):
-    _, pieces, byte = TOKENIZERS
-    byte.save(tmp_path)
-    pieces.save(tmp_path)
-    command = ["--train", done / "train.txt", "--valid", done / "valid.txt", "--workers", 1, "--output-dir"]
-    for file, tokenizer in (("encoder.json", byte), ("sentencepiece.model", pieces)):
-        kind = tokenizer.tokenization
-        truneg_data("binarize", *command, tmp_path / kind, "--tokenizer", tmp_path / file)
-        whole(done, tmp_path / "expected" / kind, tokenizer)
-        assert files_of(tmp_path / kind) == files_of(tmp_path / "expected" / kind)
-
-
 def test_folders_of_text(done, tmp_path):
     write(tmp_path / "train" / "deep" / "0.txt", LINES * 5)
     write(tmp_path / "train" / "notes.md", ["not this"])

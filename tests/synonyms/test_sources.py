@@ -39,8 +39,6 @@ def test_an_option_that_a_source_needs_is_named(wordnet):
     vocabulary = Vocabulary.from_symbols(["<s>", "big"], "words")
     with pytest.raises(TrueNegError, match="--source embeddings: needs --vectors"):
         build_table("wordnet+embeddings", vocabulary)
-    with pytest.raises(TrueNegError, match="--source 'wordnet&tsv': expected one of wordnet, inflected"):
-        open_lexicon("wordnet&tsv")
 
 
 def test_a_users_list(tsv):

@@ -56,11 +56,11 @@ class ShowOptions(LexiconOptions):
 def build(options: BuildOptions) -> None:
     """Build the table of a dictionary: looks every word up in a lexicon and writes what the criterions use."""
     from ..synonyms import SynonymTable
-    from ..synonyms.build import new_table, parse_source, table_beside
+    from ..synonyms.build import new_table, normal_form, table_beside
 
     if options.output is None and not options.data.exists():
         raise TrueNegError(f"--data {options.data}: no such file or folder; for a name on the hub give --output too")
-    output = options.output or table_beside(_folder(options.data), str(parse_source(options.source)))
+    output = options.output or table_beside(_folder(options.data), normal_form(options.source))
     inputs = {name: getattr(options, name) for name in ("tsv", "vectors", "exclude", "checkpoint")}
     require_different(data=_folder(options.data) / "dict.txt", **inputs, output=output)
     require_writable(output, "--output", makes_folders=True)

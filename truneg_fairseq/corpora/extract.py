@@ -18,7 +18,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ..errors import TrueNegError, reason, require
+from ..errors import TrueNegError, require
 from ..files import (
     RECORD_NAME,
     VERSION,
@@ -166,7 +166,7 @@ def _extract_part(folder: Path, options: ExtractOptions, part: Part, advance: Ad
     counts: dict[str, Counter[str]] = {}
     with ExitStack() as stack:
         streams: dict[str, BinaryIO] = {}
-        for number, document in enumerate(_read(options, part)):
+        for number, document in enumerate(_documents(options, part)):
             split = "valid" if is_held_out(part.label, number, every) else part.split
             lines = [line for line in map(str.strip, document) if line]
             counts.setdefault(split, Counter()).update(
@@ -180,15 +180,6 @@ def _extract_part(folder: Path, options: ExtractOptions, part: Part, advance: Ad
             advance(1)
     with replacing_text(_done(folder, part)) as stream:
         json.dump(counts, stream)
-
-
-def _read(options: ExtractOptions, part: Part) -> Documents:
-    try:
-        yield from _documents(options, part)
-    except OSError as error:  # a lost network; the outputs that are open would take the blame
-        raise TrueNegError(
-            f"{part.source}: cannot be read ({reason(error)}); run again: what is finished is kept"
-        ) from None
 
 
 def _documents(options: ExtractOptions, part: Part) -> Documents:

@@ -35,12 +35,10 @@ class TrainWordpieceOptions:
 
 
 def train_wordpiece(options: TrainWordpieceOptions) -> int:
-    """Trains a WordPiece vocabulary and writes it as BERT's ``vocab.txt``, one entry a line.
+    """Trains a WordPiece vocabulary, writes it as BERT's ``vocab.txt``, one entry a line, and returns its size.
 
-    The text is cut into words as :func:`truneg_fairseq.data.tokenizer.bert_tokenizer` cuts it. The five special tokens
-    come first, then the characters, then the pieces in the order in which they were merged. The same text gives the
-    same file, as long as it has no more than :data:`ALPHABET_LIMIT` different characters.
-    Returns the number of entries.
+    The five special tokens come first, then the characters, then the pieces in the order in which they were merged. The
+    same text gives the same file, as long as it has no more than :data:`ALPHABET_LIMIT` different characters.
     """
     check(options)
     inputs, output, vocab_size, cased = options.inputs, options.output, options.vocab_size, options.cased

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -86,31 +86,22 @@ SOURCES: dict[str, Callable[[Any], Lexicon]] = {
 """How to open each source of synonyms, by the name that --synonym-source and --source take."""
 
 
-@dataclass(frozen=True)
-class Expression:
-    """Sources and how they are combined."""
-
-    steps: tuple[tuple[str, str], ...]  # (sign, name), the first with "+"; "-" is before antonyms only
-
-    def __str__(self) -> str:
-        return "".join(sign + name for sign, name in self.steps)[1:]
-
-    @property
-    def names(self) -> frozenset[str]:
-        return frozenset(name for sign, name in self.steps if sign != "-")
-
-
-def parse_source(source: str, flag: str = "--source") -> Expression:
-    """Reads an expression of sources, which was given with a flag."""
+def parse_source(source: str, flag: str = "--source") -> list[tuple[str, str]]:
+    """The steps (sign, name) of an expression of sources, which was given with a flag; the first has "+"."""
     text = "+" + "".join(source.split())
-    expression = Expression(tuple(_STEP.findall(text)))
-    fits = [name == _ANTONYMS if sign == "-" else name in SOURCES for sign, name in expression.steps]
-    if not fits or not all(fits) or f"+{expression}" != text:
+    steps: list[tuple[str, str]] = _STEP.findall(text)
+    fits = [name == _ANTONYMS if sign == "-" else name in SOURCES for sign, name in steps]
+    if not fits or not all(fits) or "".join(map("".join, steps)) != text:
         raise TrueNegError(
             f"{flag} {source!r}: expected {', '.join(SOURCES)}, or some of them as in wordnet+tsv, "
             "wordnet&embeddings or embeddings-antonyms"
         )
-    return expression
+    return steps
+
+
+def normal_form(source: str, flag: str = "--source") -> str:
+    """An expression of sources without white space."""
+    return "".join(map("".join, parse_source(source, flag)))[1:]
 
 
 def open_lexicon(name: str = DEFAULT_SOURCE, options: SourceOptions = SourceOptions()) -> Lexicon:
@@ -134,8 +125,7 @@ def build_table(
     stands for every spelling that the lexicon lists: "cote" for "cote", "côte", "côté" and "coté". ``known_words``
     counts the vocabulary's words that are listed, stop words included: 62.5 % of BERT's words in WordNet (Section 3.2).
     """
-    expression = parse_source(source) if isinstance(source, str) else None
-    steps = (("+", source),) if expression is None else expression.steps
+    steps: Sequence[tuple[str, str | Lexicon]] = parse_source(source) if isinstance(source, str) else [("+", source)]
     recorded: dict[str, Any] = {}
     keys, known = np.empty(0, np.int64), np.zeros(len(vocabulary), dtype=np.bool_)
     opened: dict[str, Lexicon] = {}
@@ -167,8 +157,8 @@ def build_table(
         vocabulary_size=len(vocabulary),
         fingerprint=vocabulary.fingerprint,
         tokenization=vocabulary.tokenization,
-        source=source.source if isinstance(source, Lexicon) else str(expression),
-        options=recorded | options.record(frozenset() if expression is None else expression.names),
+        source=source.source if isinstance(source, Lexicon) else normal_form(source),
+        options=recorded | options.record(opened),
         known_words=int(known.sum()),
         version=VERSION,
     )
@@ -268,13 +258,12 @@ def provide_table(
     user's cache folder, which is said in the log. A table that is there must be from the expression of sources
     ``source`` (--synonym-source), if it is given.
     """
-    expression = None if source is None else parse_source(source, "--synonym-source")
-    asked = None if expression is None else str(expression)
+    asked = None if source is None else normal_form(source, "--synonym-source")
     if table_path is not None:
         path, table = table_path, _load(table_path, vocabulary, asked, "leave --synonym-table out, and it is built")
     else:
         path = table_beside(data, asked)
-        flags = [f"--{NEEDS[name]}" for name in sorted(NEEDS) if expression is not None and name in expression.names]
+        flags = [f"--{NEEDS[name]}" for _, name in parse_source(asked or DEFAULT_SOURCE) if name in NEEDS]
 
         def build() -> SynonymTable:
             if flags:
@@ -329,26 +318,24 @@ def _in_file_names(source: str) -> str:
 def _load_or_build(
     path: Path, cached: Path, vocabulary: Vocabulary, source: str | None, build: Callable[[], SynonymTable]
 ) -> SynonymTable:
-    try:
-        return _build_once(path, vocabulary, source, build)
-    except OSError as error:
-        why = reason(error)
-        logger.warning("%s: cannot be written (%s); the synonym table is kept in %s", path.parent, why, cached)
-    return _build_once(cached, vocabulary, source, build)
-
-
-def _build_once(
-    path: Path, vocabulary: Vocabulary, source: str | None, build: Callable[[], SynonymTable]
-) -> SynonymTable:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if not path.exists():
-        with FileLock(path.with_name(f".{path.name}.lock")):
-            if not path.exists():  # else another worker was faster
-                logger.info("%s: not there, building it from %s", path, source or DEFAULT_SOURCE)
-                table = build()
-                table.save(path)
-                return table
-    return _load(path, vocabulary, source)
+    """The table of one of two files, built there by one of several workers if it is missing."""
+    for place in (path, cached):
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if not place.exists():
+                with FileLock(place.with_name(f".{place.name}.lock")):
+                    if not place.exists():  # else another worker was faster
+                        logger.info("%s: not there, building it from %s", place, source or DEFAULT_SOURCE)
+                        table = build()
+                        table.save(place)
+                        return table
+            return _load(place, vocabulary, source)
+        except OSError as error:
+            if place == cached:
+                raise
+            why = reason(error)
+            logger.warning("%s: cannot be written (%s); the synonym table is kept in %s", place.parent, why, cached)
+    raise AssertionError
 
 
 def _load(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import TrueNegError
-from ..files import parse_json, read_arrays, replacing_file
+from ..files import parse_json, read_arrays, save_arrays
 
 _EXPECTED = "a synonym table, the npz that 'truneg synonyms build' writes"
 
@@ -85,14 +84,10 @@ class SynonymTable(_Metadata):
             )
 
     def save(self, path: Path) -> None:
-        """Writes the table as a compressed npz without pickles; the file appears whole or not at all."""
+        """Writes the table as an npz."""
         metadata = {each.name: getattr(self, each.name) for each in fields(_Metadata)}
-        arrays: dict[str, Any] = {"gold": self.gold, "synonym": self.synonym}
-        if self.cosine is not None:
-            arrays["cosine"] = self.cosine
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing_file(path) as file:
-            np.savez_compressed(file, **arrays, metadata=np.array(json.dumps(metadata, sort_keys=True)))
+        cosine = {} if self.cosine is None else {"cosine": self.cosine}
+        save_arrays(path, metadata, gold=self.gold, synonym=self.synonym, **cosine)
 
     @classmethod
     def load(cls, path: Path) -> SynonymTable:
