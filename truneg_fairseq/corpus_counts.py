@@ -78,7 +78,7 @@ class CorpusCounts(_Metadata):
 
     def save(self, path: Path) -> None:
         """Writes the counts as an npz."""
-        arrays = {"words": self.words}
+        arrays: dict[str, Any] = {"words": self.words}
         for kind, counted in (("pair", self.pairs), ("triple", self.triples)):
             # The steps between ascending keys are small, and compress to a third of them.
             arrays |= {f"{kind}_steps": np.diff(counted.keys, prepend=0), f"{kind}_n": counted.counts}

@@ -276,7 +276,7 @@ def _unfit(where: str, error: msgspec.ValidationError, expected: str) -> TrueNeg
     return TrueNegError(f"{where}: {place or 'it'}: {what}; expected {expected}")
 
 
-def save_arrays(path: Path, metadata: Mapping[str, Any], **arrays: NDArray[Any]) -> None:
+def save_arrays(path: Path, metadata: Mapping[str, Any], **arrays: Any) -> None:
     """Writes a compressed npz without pickles; the file appears whole or not at all."""
     make_output_folder(path.parent)
     with replacing_file(path) as file:

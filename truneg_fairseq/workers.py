@@ -109,7 +109,8 @@ class Progress(tqdm):
     """tqdm's bar on stderr; if that is no terminal, a line every half minute."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._drawn = kwargs.setdefault("file", sys.stderr).isatty()
+        kwargs.setdefault("file", sys.stderr)
+        self._drawn = kwargs["file"].isatty()
         self._printed = time.monotonic()
         if not self._drawn:
             kwargs |= {"mininterval": SECONDS_A_LINE, "delay": SECONDS_A_LINE, "ncols": 0, "leave": False}
@@ -118,7 +119,7 @@ class Progress(tqdm):
     def display(self, msg: str | None = None, pos: int | None = None) -> bool | None:
         """Draws the bar, or prints a line if the last one is old enough."""
         if self._drawn:
-            return super().display(msg, pos)  # type: ignore[no-any-return]
+            return bool(super().display(msg, pos))
         if time.monotonic() - self._printed > SECONDS_A_LINE:
             self._printed = time.monotonic()
             print(self, file=self.fp, flush=True)

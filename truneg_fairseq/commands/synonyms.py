@@ -150,7 +150,8 @@ def _with_embeddings(options: LexiconOptions, vocabulary: Vocabulary | None) -> 
     from ..models.checkpoints import read_embeddings
     from ..synonyms.model import CheckpointEmbeddings
 
-    return replace(options, checkpoint=CheckpointEmbeddings(path, read_embeddings(path), vocabulary))
+    embeddings: Any = CheckpointEmbeddings(path, read_embeddings(path), vocabulary)
+    return replace(options, checkpoint=embeddings)
 
 
 def _vocabulary(options: LexiconOptions) -> Vocabulary:
