@@ -31,7 +31,6 @@ MASKED_LM_OF_ELECTRA = "found --task electra_pretraining with --arch electra_tin
         (("--best-checkpoint-metric", "f1"), "f1: found no --maximize-best-checkpoint-metric, so"),
         (("--maximize-best-checkpoint-metric",), "loss: found --maximize-best-checkpoint-metric, so"),
         (("--finetune-from-model", "/nowhere/a.pt"), "--finetune-from-model /nowhere/a.pt: cannot be read"),
-        (("--restore-file", "/nowhere/a.pt"), "--restore-file /nowhere/a.pt: cannot be read"),
         pytest.param(("--fp16",), "--fp16: found no GPU", marks=pytest.mark.skipif(CUDA, reason="there is a GPU")),
     ],
 )

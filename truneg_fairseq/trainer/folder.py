@@ -32,7 +32,7 @@ from typing import Any
 from ..corpus_counts import counts_beside
 from ..errors import TrueNegError
 from ..files import VERSION, replacing_text, without_nan, writing
-from .preflight import data_folders, name_of, value_of
+from .preflight import data_folders, items_of, name_of, value_of
 
 logger = logging.getLogger(__name__)
 
@@ -181,11 +181,9 @@ def start_facts(trainer: Any) -> dict[str, Any]:
     settings = {name: value_of(cfg, group, name) for group, names in _SETTINGS.items() for name in names}
     settings["arch"] = name_of(cfg, "model")
     settings["parameters"] = sum(parameter.numel() for parameter in trainer.get_model().parameters())
-    criterion, folders = value_of(cfg, "criterion"), data_folders(cfg)
-    files: list[Path] = []
-    if criterion is not None and not isinstance(criterion, str):
-        settings |= {name: criterion[name] for name in criterion if name not in ("_name", "tpu")}
-        files = _files_of_criterion(criterion, *folders[:1])
+    criterion, folders = items_of(value_of(cfg, "criterion")), data_folders(cfg)
+    settings |= {name: value for name, value in criterion.items() if name not in ("_name", "tpu")}
+    files = _files_of_criterion(criterion, *folders[:1])
     return {
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "host": socket.gethostname(),

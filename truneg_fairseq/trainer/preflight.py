@@ -5,7 +5,9 @@ paths that are not there.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.util
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +41,8 @@ def check(cfg: Any) -> None:
             f"--best-checkpoint-metric {metric}: found {found}, so checkpoint_best.pt would be the worst; "
             f"{'leave it out' if maximize else 'give both'}"
         )
-    names = ["restore_file"] if checkpoint.restore_file != LAST else []
+    # With a file that does not exist fairseq starts from scratch, and says so.
+    names = ["restore_file"] if checkpoint.restore_file != LAST and Path(checkpoint.restore_file).exists() else []
     if not (Path(checkpoint.save_dir or ".") / LAST).exists():
         names += ["finetune_from_model", "continue_once"]
     for name in names:
@@ -56,6 +59,14 @@ def value_of(cfg: Any, *names: str) -> Any:
     except Exception:  # of omegaconf, for "???"
         return None
     return cfg
+
+
+def items_of(group: Any) -> dict[str, Any]:
+    """The options of a group of the configuration; {} where it has none of its own.
+
+    What fairseq registers without a dataclass gets a Namespace with the options of all groups.
+    """
+    return dict(group) if isinstance(group, Mapping) else {}
 
 
 def name_of(cfg: Any, group: str) -> str | None:
@@ -76,9 +87,10 @@ def _check_lengths(cfg: Any) -> None:
     batch, tokens = value_of(cfg, "dataset", "batch_size"), value_of(cfg, "dataset", "max_tokens")
     if batch is None and tokens is None:
         raise TrueNegError("--batch-size, --max-tokens: found none; give one of them, such as --batch-size 32")
-    length, positions = value_of(cfg, "task", "tokens_per_sample"), _positions(cfg)
+    length = value_of(cfg, "task", "tokens_per_sample")
     if name_of(cfg, "task") not in _MASKED or length is None:
         return
+    positions = _positions(cfg)
     if positions is not None and length > positions:
         raise TrueNegError(
             f"--tokens-per-sample {length}: the model has {positions} positions, and fairseq drops longer samples; "
@@ -95,7 +107,8 @@ def _positions(cfg: Any) -> int | None:
     arguments = argparse.Namespace(max_positions=value_of(cfg, "model", "max_positions"))
     if arguments.max_positions is None and (complete := ARCH_CONFIG_REGISTRY.get(name_of(cfg, "model"))):
         arguments = argparse.Namespace()
-        complete(arguments)
+        with contextlib.suppress(AttributeError):  # some need options that were given
+            complete(arguments)
     return getattr(arguments, "max_positions", None)
 
 

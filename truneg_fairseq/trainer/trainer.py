@@ -109,12 +109,13 @@ class PluginTrainer(Trainer):
             if not str(error).startswith(_DOES_NOT_FIT):
                 raise
             with one_line_errors():
-                own = Path(filename).parent == Path(checkpoint.save_dir)
-                where = f"--save-dir {checkpoint.save_dir}: holds another training: " if own else ""
-                raise TrueNegError(
-                    f"{where}{reason(error).rstrip('.')}. {'Choose another folder. ' if own else ''}"
-                    "To start from weights alone: --finetune-from-model"
-                ) from None
+                remedy = "To start from weights alone: --finetune-from-model"
+                if Path(filename).parent == Path(checkpoint.save_dir):
+                    remedy = "Choose another folder, or remove the checkpoints of this one"
+                    filename = f"--save-dir {checkpoint.save_dir}: holds another training"
+                elif checkpoint.finetune_from_model:
+                    remedy = "Give the --arch and sizes of that model"
+                raise TrueNegError(f"{filename}: {reason(error).rstrip('.')}. {remedy}") from None
         with one_line_errors():
             self._check_dictionary(filename, extra_state or {})
         if reset_meters:
