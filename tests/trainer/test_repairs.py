@@ -116,39 +116,6 @@ def main(cfg):
 call_main(cfg, main)
 """,
     ),
-    "16 bits and fp32": (
-        "calls for 100 parameters",
-        """
-import torch
-from fairseq.dataclass.configs import FairseqConfig
-from fairseq.optim.fp16_optimizer import FP16Optimizer
-from fairseq.optim.sgd import SGD
-from omegaconf import OmegaConf
-from torch.utils._python_dispatch import TorchDispatchMode
-calls = []
-class Count(TorchDispatchMode):
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        calls.append(str(function))
-        return function(*args, **(kwargs or {}))
-cfg = OmegaConf.structured(FairseqConfig())
-cfg.common.bf16 = True
-cfg.optimizer = {"_name": "sgd", "momentum": 0.0, "weight_decay": 0.0, "lr": [0.1]}
-parameters = [torch.nn.Parameter(torch.ones(3, dtype=torch.bfloat16)) for _ in range(100)]
-optimizer = FP16Optimizer.build_optimizer(cfg, parameters)
-for parameter in parameters:
-    parameter.grad = torch.full_like(parameter, 2.0)
-optimizer._needs_sync = True
-with Count():
-    optimizer._sync_fp16_grads_to_fp32()
-    optimizer.fp32_optimizer.step()
-    optimizer._sync_fp32_params_to_fp16()
-assert all(parameter.eq(torch.tensor(0.8).bfloat16()).all() for parameter in parameters)
-optimizer.zero_grad()
-assert not any(copy.grad.any() for copy in optimizer.fp32_params)
-copies = [name for name in calls if "copy" in name or "to" in name]
-assert len(copies) < 10, f"{len(copies)} calls for 100 parameters"
-""",
-    ),
     "copies of checkpoints": (
         "half of a checkpoint",
         """

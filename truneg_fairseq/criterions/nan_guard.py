@@ -45,7 +45,10 @@ def _first_broken(batches: list[Any], model: Any, criterion: Any) -> str:
     if name is not None:
         return f"the parameter {name} (before this update)"
     _remove_search(model)
-    torch.manual_seed(torch.initial_seed())  # the same dropout: the trainer seeds before each update
+    # The same dropout and the same samples: the trainer seeds before each update.
+    torch.manual_seed(torch.initial_seed())
+    for generator in getattr(criterion, "step_generators", ()):
+        generator.begin()
     for number, batch in enumerate(batches, start=1):
         where = f" of micro-batch {number}" if len(batches) > 1 else ""
         model.zero_grad()

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import TrueNegError, unreadable
 from ..files import file_digest, replacing_file, require_checkpoint
-from ..trainer.architectures import rename_old_architecture
 from ..trainer.checkpoints import VOCABULARY
 from ..vocabulary import fingerprint, read_symbols
 
@@ -72,7 +71,6 @@ def read_checkpoint(path: Path) -> Checkpoint:
     model = _arguments(config.get("model")) or _arguments(content.get("args"))
     if not model:
         raise TrueNegError(f"{path}: has no weights with a configuration; expected a fairseq checkpoint")
-    rename_old_architecture(model)
     _check_arguments(path, model, len(state))
     if any(name.startswith(_EARLY) for name in state):
         state = _renamed(state)

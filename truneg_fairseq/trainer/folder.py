@@ -32,6 +32,7 @@ from typing import Any
 from ..corpus_counts import counts_beside
 from ..errors import TrueNegError
 from ..files import VERSION, replacing_text, without_nan, writing
+from ..options import flag_of
 from .preflight import data_folders, items_of, name_of, value_of
 
 logger = logging.getLogger(__name__)
@@ -171,6 +172,34 @@ _SETTINGS = {
 }
 
 
+# What else decides the result, by groups; of task, criterion, optimizer and lr_scheduler all options do.
+_OPTIONS = {
+    "common": ("seed", "fp16", "bf16", "amp"),
+    "model": ("dropout", "attention_dropout", "activation_dropout", "encoder_layerdrop"),
+    "optimization": ("lr", "clip_norm", "sentence_avg"),
+}
+# Files are compared by their content, and batches apart.
+_COMPARED_ELSEWHERE = {
+    "_name",
+    "tpu",
+    "data",
+    "synonym_table",
+    "alternatives",
+    "corpus_counts",
+    "teacher",
+    "cuda_graphs",
+}
+
+
+def _options_of(cfg: Any) -> dict[str, Any]:
+    """The options that decide a training's result, by name."""
+    known = {name: value_of(cfg, group, name) for group, names in _OPTIONS.items() for name in names}
+    for group in ("task", "criterion", "optimizer", "lr_scheduler"):
+        known |= {name: value_of(cfg, group, name) for name in items_of(value_of(cfg, group))}
+    plain = {name: value if isinstance(value, _PLAIN) else str(value) for name, value in known.items()}
+    return {name: value for name, value in plain.items() if name not in _COMPARED_ELSEWHERE}
+
+
 def start_facts(trainer: Any) -> dict[str, Any]:
     """What a manifest keeps of one start, by fairseq's trainer."""
     cfg = trainer.cfg
@@ -199,6 +228,7 @@ def start_facts(trainer: Any) -> dict[str, Any]:
         },
         **{group: name_of(cfg, group) for group in ("task", "model", "criterion", "optimizer")},
         "settings": {name: value if isinstance(value, _PLAIN) else str(value) for name, value in settings.items()},
+        "options": _options_of(cfg),
         "inputs": input_fingerprints(folders, files),
         "synonym_table": hashlib.sha256(pairs).hexdigest() if pairs else None,
         "synonym_source": None if table is None else str(table.source),
@@ -212,15 +242,16 @@ def read_manifest(folder: Path) -> list[dict[str, Any]]:
 
 
 def add_start(folder: Path, facts: dict[str, Any]) -> list[str]:
-    """Adds a start to a run's manifest; what has changed since the last one, a line each."""
+    """Adds a start to a run's manifest, with ``changes``: what is not as at the last one, a line each; returns them."""
     starts = read_manifest(folder)
+    found = changes(starts[-1], facts) if starts else []
     with replacing_text(folder / MANIFEST_NAME) as stream:
-        json.dump({"starts": [*starts, facts]}, stream, indent=1)
-    return changes(starts[-1], facts) if starts else []
+        json.dump({"starts": [*starts, {**facts, "changes": found}]}, stream, indent=1)
+    return found
 
 
 def changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """What is not the same at a later start: a line for the inputs, the batches and the synonym table each."""
+    """What is not the same at a later start: a line for the inputs, the batches, the synonym table and each option."""
     since, lines = f"the start of {before['time']}", []
     # By name: data that have been moved are the same.
     old, new = (Counter((Path(path).name, found) for path, found in start["inputs"].items()) for start in (before, now))
@@ -231,6 +262,13 @@ def changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
         lines.append(f"the batch size changed ({sizes}): some samples of this epoch may be repeated or skipped")
     if before["synonym_table"] != now["synonym_table"]:
         lines.append(f"the synonym table is another one than at {since}")
+    earlier, later = before.get("options", {}), now.get("options", {})
+    lines += [
+        f"{flag_of(name)} changed from {earlier[name]} to {later[name]} since {since}: updates before "
+        "and after have different options"
+        for name in earlier
+        if name in later and earlier[name] != later[name]
+    ]
     return lines
 
 

@@ -11,6 +11,11 @@ import sys
 import types
 import typing
 from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
 
 from ..errors import TrueNegError
 from .folder import installed_version
@@ -31,12 +36,11 @@ def apply() -> None:
     import numpy as np
     from fairseq.tasks import masked_lm, translation_from_pretrained_bart
 
-    from . import architectures, half_precision, launch, masks, trainer
+    from . import launch, masks, trainer
 
     if not hasattr(np, "compat"):  # recent numpy has none; --sample-break-mode eos uses numpy.compat.long
         np.compat = types.SimpleNamespace(long=np.int64)  # type: ignore[attr-defined]
     _allow_checkpoint_classes()
-    architectures.apply()
     launch.start_trainings()
     launch.start_trainings_of_hydra()
     launch.wrap_models_on_cpu()
@@ -45,8 +49,7 @@ def apply() -> None:
     masked_lm.MaskTokensDataset = masks.EpochAwareMaskTokensDataset
     # It reads the name that tasks gave their options before hydra.
     translation_from_pretrained_bart.TranslationFromPretrainedBARTTask.args = property(lambda task: task.cfg)
-    half_precision.save_fp32_copies()
-    half_precision.copy_together()
+    save_fp32_copies()
     atexit.register(stopping.end_readers)
     _applied = True
 
@@ -65,7 +68,6 @@ def _check_version() -> None:
 def _allow_checkpoint_classes() -> None:
     """torch >= 2.6 loads with weights_only, which refuses the harmless classes in fairseq's checkpoints."""
     import numpy as np
-    import torch
     from fairseq.distributed.utils import _TensorPlaceholder
     from numpy._core.multiarray import scalar
     from omegaconf import DictConfig, ListConfig
@@ -82,3 +84,39 @@ def _allow_checkpoint_classes() -> None:
             *(typing.Any, defaultdict, list, dict, int, _TensorPlaceholder),
         ]
     )
+
+
+_COPIES = "fp32_parameters"  # of an optimizer's state, beside the wrapped optimizer's own
+
+
+def save_fp32_copies() -> None:
+    """fairseq trains fp32 copies of 16-bit parameters, and saves the 16 bits only: a run that continues begins with
+    rounded weights. (Memory-efficient fp16 and bf16 have no copies.) Copies of other weights than were saved with them
+    (averaged, or of another precision) stay what they are.
+    """
+    from fairseq.optim.fp16_optimizer import _FP16OptimizerMixin
+
+    stock_state_dict, stock_load_state_dict = _FP16OptimizerMixin.state_dict, _FP16OptimizerMixin.load_state_dict
+
+    def state_dict(self: Any) -> dict[str, Any]:
+        return {**stock_state_dict(self), _COPIES: [copy.detach() for copy in _copies(self)]}
+
+    def load_state_dict(
+        self: Any, state_dict: Mapping[str, Any], optimizer_overrides: Mapping[str, Any] | None = None
+    ) -> None:
+        state = dict(state_dict)
+        saved = state.pop(_COPIES, [])
+        stock_load_state_dict(self, state, optimizer_overrides)
+        copies, dtype = _copies(self), self.fp16_params[0].dtype
+        if [copy.shape for copy in copies] == [value.shape for value in saved]:
+            for copy, value in zip(copies, saved, strict=True):
+                exact = value.to(copy.device)
+                copy.data = torch.where(exact.to(dtype).eq(copy.to(dtype)), exact, copy.data)
+
+    _FP16OptimizerMixin.state_dict, _FP16OptimizerMixin.load_state_dict = state_dict, load_state_dict
+
+
+def _copies(optimizer: Any) -> list[Tensor]:
+    """One tensor per parameter, or one flat tensor per device (without ``--fp16-no-flatten-grads``)."""
+    copies = optimizer.fp32_params
+    return list(copies.values() if isinstance(copies, dict) else copies)
