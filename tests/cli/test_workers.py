@@ -1,17 +1,16 @@
-"""Several data-parallel workers: spawned, torchrun, hydra under torchrun."""
+"""Several data-parallel workers on CPUs: torchrun, a scheduler, hydra under torchrun."""
 
 from __future__ import annotations
 
-import json
 import shutil
 
 import pytest
 from support.cli_runs import (
     EVERYTHING,
-    LAUNCHES,
     NO_DROPOUT,
     RATES,
     TORCHRUN,
+    assert_one_line,
     hydra,
     largest_difference,
     logged,
@@ -39,11 +38,11 @@ def one_worker(data_bin, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def two_workers(binarized, wordnet, tmp_path_factory):
-    """The same with two spawned workers on data without a table: folder and what was printed."""
+    """The same with two workers of torchrun on data without a table: folder and what was printed."""
     folder = tmp_path_factory.mktemp("two")
     shutil.copytree(binarized, folder / "data-bin", ignore=shutil.ignore_patterns("*synonyms*"))
     command = training(folder / "data-bin", folder / "run", *FIVE_UPDATES, "--ddp-backend", "pytorch_ddp")
-    return folder, run_command(LAUNCHES["spawned"](command))
+    return folder, run_command([*TORCHRUN, *command[1:]])
 
 
 def assert_equals_one_worker(stdout, save, one_worker):
@@ -61,15 +60,9 @@ def assert_equals_one_worker(stdout, save, one_worker):
 
 
 @pytest.mark.slow
-def test_two_spawned_workers_equal_one_with_two_micro_batches(two_workers, one_worker):
+def test_two_workers_of_torchrun_equal_one_with_two_micro_batches(two_workers, one_worker):
     folder, result = two_workers
     assert_equals_one_worker(result.stdout, folder / "run", one_worker)
-
-
-@pytest.mark.slow
-def test_two_workers_of_torchrun_equal_one_with_two_micro_batches(one_worker, data_bin, tmp_path):
-    command = training(data_bin, tmp_path, *FIVE_UPDATES, "--ddp-backend", "pytorch_ddp")
-    assert_equals_one_worker(run_command(LAUNCHES["torchrun"](command)).stdout, tmp_path, one_worker)
 
 
 def test_two_workers_of_a_scheduler_equal_one_with_two_micro_batches(one_worker, data_bin, tmp_path):
@@ -88,12 +81,10 @@ def test_two_workers_resume(two_workers, tmp_path):
     assert len(logged(result, "train_inner")) == 2
 
 
-@pytest.mark.slow
-def test_workers_are_spawned_where_a_rendezvous_is_given(data_bin, tmp_path):
-    meeting = ("--distributed-world-size", 2, "--distributed-init-method", f"file://{tmp_path}/meeting")
-    command = training(data_bin, tmp_path / "run", *EVERYTHING, "--disable-validation", "--max-update", 1, *meeting)
-    assert len(logged(run_command(command).stdout, "train_inner")) == 1
-    assert json.loads((tmp_path / "run" / "manifest.json").read_text())["starts"][0]["workers"] == 2
+def test_workers_on_cpus_are_torchruns(data_bin, tmp_path):
+    command = training(data_bin, tmp_path, *EVERYTHING, "--max-update", 1, "--distributed-world-size", 2)
+    assert_one_line(run_command(command, check=False), "--distributed-world-size 2: expected torchrun, which starts")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_worker_leaves_its_group_when_it_has_ended(data_bin, tmp_path):

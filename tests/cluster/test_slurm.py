@@ -43,15 +43,11 @@ def line(command: list[object]) -> str:
     return shlex.join(map(str, command))
 
 
-@pytest.mark.parametrize("launch", ["port", "no port", "torchrun"])
-def test_the_tasks_of_srun_join_one_training(slurm, data_bin, tmp_path, launch):
-    command = training(data_bin, tmp_path / "run", *UPDATES, "--distributed-world-size", 2)
-    if launch == "port":
-        command += ["--distributed-port", free_port()]
-    if launch == "torchrun":  # a task is one of two nodes
-        nodes = ("--nnodes", 2, "--nproc_per_node", 1, "--rdzv_backend", "c10d", "--rdzv_id", "one")
-        torchrun = [sys.executable, "-m", "torch.distributed.run", *nodes]
-        command = [*torchrun, "--rdzv_endpoint", f"localhost:{free_port()}", *command[1:]]
+def test_the_tasks_of_srun_join_one_training(slurm, data_bin, tmp_path):
+    """On CPUs by torchrun: a task is one of two nodes."""
+    nodes = ("--nnodes", 2, "--nproc_per_node", 1, "--rdzv_backend", "c10d", "--rdzv_id", "one")
+    torchrun = [sys.executable, "-m", "torch.distributed.run", *nodes, "--rdzv_endpoint", f"localhost:{free_port()}"]
+    command = [*torchrun, *training(data_bin, tmp_path / "run", *UPDATES)[1:]]
     slurm.run("srun", "--ntasks=2", *command)
     run_command(training(data_bin, tmp_path / "one", *UPDATES, "--update-freq", 2))
     ends = [parameters(tmp_path / name / "checkpoint_last.pt") for name in ("run", "one")]

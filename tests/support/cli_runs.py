@@ -26,17 +26,13 @@ EVERYTHING = (
     *("--softmax-temperature", 1.5, "--tokenization", "wordpiece"),
 )
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", 2, "--standalone")
-LAUNCHES = {
-    "spawned": lambda command: [*command, "--distributed-world-size", 2],
-    "torchrun": lambda command: [*TORCHRUN, *command[1:]],
-}
 RATES = ("loss", "ppl", "objective", "accuracy", "hc_pred", "hc_iter", "sr", "kl")
 
 
 def run_on_two_workers(command: Sequence[object], folder: Path) -> str:
     """Trains with two workers, each a command of its own as under SLURM; what the first one printed.
 
-    They start faster than those that fairseq or torchrun spawns (``LAUNCHES``), which tests/cli/test_workers.py tries.
+    They start faster than those of torchrun, which tests/cli/test_workers.py tries.
     """
     meeting = Path(tempfile.mkdtemp(dir=folder)) / "meeting"
     launch = ("--distributed-world-size", 2, "--distributed-no-spawn", "--distributed-init-method", f"file://{meeting}")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from support.cli_runs import (
+    TORCHRUN,
     assert_one_line,
     hydra,
     largest_difference,
@@ -144,7 +145,8 @@ def test_the_same_seed_gives_the_same_bits(data_bin, tmp_path):
     run_on_two_workers(command("two"), tmp_path)
     fixed = {"PYTHONHASHSEED": "2"}  # that of the others was drawn when their interpreter started
     run_command(command("one again", "--num-workers", 2), env=fixed)
-    run_command(command("two again", "--distributed-world-size", 2, "--num-workers", 1), env=fixed)
+    again = command("two again", "--num-workers", 1)
+    run_command([*TORCHRUN, *again[1:]], env=fixed)
     for name in ("one", "two"):
         ends = [parameters(tmp_path / run / "checkpoint_last.pt") for run in (name, f"{name} again")]
         assert largest_difference(*ends) == 0

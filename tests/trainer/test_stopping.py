@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -11,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.cli_runs import EVERYTHING, TORCHRUN, hydra, logged, start_and_wait, training
+from support.cli_runs import EVERYTHING, TORCHRUN, hydra, logged, run_on_two_workers, start_and_wait, training
 from support.commands import run_command, start_command, truneg
 from support.kills import differences, state_of
 
@@ -171,33 +172,38 @@ def test_an_ended_run_that_is_started_again_stays_as_it_is(data_bin, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("launch", ["spawned", "spawned, at the start", "torchrun"])
-def test_two_workers_stop_after_the_same_update(launch, data_bin, tmp_path):
+@pytest.mark.parametrize("to", ["torchrun", "all, with readers, before the first update"])
+def test_two_workers_stop_after_the_same_update(to, data_bin, tmp_path):
     log = tmp_path / "log"
-    command = training(data_bin, tmp_path / "run", *EVERYTHING, "--disable-validation", *ENDLESS)
-    if launch == "torchrun":
+    readers = ("--num-workers", int("readers" in to))
+    command = training(data_bin, tmp_path / "run", *EVERYTHING, "--disable-validation", *ENDLESS, *readers)
+    if to == "torchrun":
         process = start_and_wait([*TORCHRUN, *command[1:]], log)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(90) != 0  # torchrun has a code of its own
-        updates_at_stop(log)
-        return
-    spawned = [*command, "--distributed-world-size", 2]
-    if launch == "spawned":
-        process = start_and_wait(spawned, log)
     else:
-        process = start_command(spawned, log, log)
-        wait_until(lambda: len(children(process.pid)) >= 3)  # multiprocessing has one of its own
-    process.send_signal(signal.SIGUSR2)
-    assert process.wait(90) == EXIT_STOPPED, log.read_text()
+        process = start_and_wait([*TORCHRUN, *command[1:]], log, "criterion:", fresh=True)
+        for pid in descendants(process.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGTERM)
+    everyone = descendants(process.pid)
+    assert process.wait(90) != 0  # torchrun has a code of its own
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in everyone))
     stopped = updates_at_stop(log)
-    assert "Traceback" not in log.read_text()
-    resumed = run_command([*spawned[:-4], "--max-update", stopped + 2, "--distributed-world-size", 2])
-    assert f"@ {stopped} updates" in resumed.stdout
-    assert len(logged(resumed.stdout, "train_inner")) == 2
+    resumed = run_on_two_workers([*command, "--max-update", stopped + 2], tmp_path)
+    assert f"@ {stopped} updates" in resumed
+    assert len(logged(resumed, "train_inner")) == 2
+
+
+def descendants(pid: int) -> list[str]:
+    """A process and all below it."""
+    return [str(pid), *(each for child in children(pid) for each in descendants(int(child)))]
 
 
 def children(pid: int) -> list[str]:
-    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    try:
+        return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:  # it has ended
+        return []
 
 
 @pytest.mark.slow

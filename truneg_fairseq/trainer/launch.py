@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import socket
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,11 +14,10 @@ from fairseq import tasks
 from fairseq.distributed import utils as distributed_utils
 from fairseq.models import distributed_fairseq_model
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import open_dict
 from torch.multiprocessing import ProcessExitedException
 from torch.nn.parallel import DistributedDataParallel
 
-from ..errors import one_line_errors, reason
+from ..errors import TrueNegError, one_line_errors, reason
 from . import preflight, stopping
 from .trainer import PluginTrainer
 
@@ -30,23 +27,29 @@ def start_trainings() -> None:
 
     Wrong options and missing inputs end in tracebacks of 40 to 90 lines, or are accepted and train nonsense. Without a
     GPU fairseq starts no data-parallel workers: torchrun without --distributed-world-size gives independent jobs in one
-    folder, with it a division by the number of GPUs, and its own spawn starts no process; under srun each task spawns
-    workers of its own. The process that has spawned workers adds its own traceback to a worker's one-line error, and
-    loses its exit code.
+    folder, with it a division by the number of GPUs, and its own spawn starts no process. The process that has spawned
+    workers adds its own traceback to a worker's one-line error, and loses its exit code.
     """
     stock = distributed_utils.call_main
 
     def call_main(cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
+        job = cfg.distributed_training
         on_cpu = not cfg.common.tpu and (cfg.common.cpu or not torch.cuda.is_available())
         with one_line_errors():
             # fairseq's commands all call their function "main"; with python -m the module is "__main__".
             if Path(main.__code__.co_filename).parts[-2:] == ("fairseq_cli", "train.py"):
-                preflight.check(cfg)
+                if int(os.environ.get("RANK", "0")) == 0:  # torchrun ends all workers with the first one
+                    preflight.check(cfg)
                 main = functools.partial(_train, main)
-                if _spawns_workers(cfg.distributed_training, on_cpu):
+                if not on_cpu and _spawns_workers(job):
                     stopping.forward_to_workers()
+            if on_cpu:
+                _join_torchrun(job)
             try:
-                return (_call_on_cpu if on_cpu else stock)(cfg, main, **kwargs)
+                result = stock(cfg, main, **kwargs)
+                if on_cpu and torch.distributed.is_initialized():  # gloo's threads could abort Python's exit
+                    torch.distributed.destroy_process_group()
+                return result
             except ProcessExitedException as error:
                 if error.exit_code >= 0:
                     raise SystemExit(error.exit_code) from None
@@ -54,20 +57,6 @@ def start_trainings() -> None:
                 raise SystemExit(f"truneg_fairseq: error: {killed}; see what sent it (out of memory?)") from None
             except KeyboardInterrupt:
                 raise SystemExit(130) from None
-
-    def _call_on_cpu(cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
-        job = cfg.distributed_training
-        if job.distributed_backend == "nccl":
-            job.distributed_backend = "gloo"
-        if job.distributed_init_method is None:
-            _join_launcher(job)
-        several = job.distributed_world_size > 1 or job.distributed_init_method is not None
-        if several and not job.distributed_no_spawn:
-            return _spawn(cfg, main, kwargs)
-        result = stock(cfg, main, **kwargs)
-        if torch.distributed.is_initialized():  # gloo's threads could abort Python's exit
-            torch.distributed.destroy_process_group()
-        return result
 
     distributed_utils.call_main = call_main
 
@@ -87,45 +76,26 @@ def _started_by_torchrun() -> bool:
     return all(name in os.environ for name in ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK"))
 
 
-def _spawns_workers(job: Any, on_cpu: bool) -> bool:
-    """Whether this process only waits for workers of its own.
-
-    One of several tasks of srun trains itself; with GPUs one of several of its machine, as fairseq has it.
-    """
+def _spawns_workers(job: Any) -> bool:
+    """Whether this process only waits for workers of its own on GPUs; one of several tasks of srun trains itself."""
     tasks, nodes = (int(os.environ.get(f"SLURM_STEP_NUM_{name}", "1")) for name in ("TASKS", "NODES"))
-    trains = job.distributed_no_spawn or _started_by_torchrun() or tasks > (1 if on_cpu else nodes)
+    trains = job.distributed_no_spawn or _started_by_torchrun() or tasks > nodes
     return bool(job.distributed_world_size > 1 and not trains)
 
 
-def _join_launcher(job: Any) -> None:
-    """Joins the other processes of torchrun or srun; the code of fairseq that does so counts GPUs."""
-    step = os.environ.get("SLURM_STEP_NODELIST")
-    if _started_by_torchrun():
-        meeting, size, rank = "env://", os.environ["WORLD_SIZE"], os.environ["RANK"]
-    elif step and int(os.environ["SLURM_STEP_NUM_TASKS"]) > 1 and job.distributed_world_size > 1:
-        hosts = subprocess.run(["scontrol", "show", "hostnames", step], capture_output=True, text=True, check=True)
-        port = job.distributed_port if job.distributed_port > 0 else 20_000 + int(os.environ["SLURM_JOB_ID"]) % 10_000
-        meeting = f"tcp://{hosts.stdout.split()[0]}:{port}"
-        size, rank = os.environ["SLURM_STEP_NUM_TASKS"], os.environ["SLURM_PROCID"]
-    else:
-        return
-    job.distributed_init_method, job.distributed_world_size, job.distributed_rank = meeting, int(size), int(rank)
-    job.distributed_no_spawn, job.device_id = True, 0
-
-
-def _spawn(cfg: Any, main: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
-    job = cfg.distributed_training
-    if job.distributed_init_method is None:
-        with socket.socket() as probe:
-            probe.bind(("localhost", 0))
-            port = probe.getsockname()[1]
-        job.distributed_init_method = f"tcp://localhost:{port}"
-    job.distributed_rank = None  # each worker takes its own
-    workers = job.distributed_world_size
-    with open_dict(job):
-        job.distributed_num_procs = workers
-    arguments = (main, cfg, {**kwargs, "start_rank": 0})
-    return torch.multiprocessing.spawn(distributed_utils.distributed_main, arguments, nprocs=workers, join=True)
+def _join_torchrun(job: Any) -> None:
+    """Joins torchrun's other processes on CPUs; the code of fairseq that does so counts GPUs."""
+    if job.distributed_backend == "nccl":
+        job.distributed_backend = "gloo"
+    if job.distributed_init_method is None and _started_by_torchrun():
+        job.distributed_init_method, job.distributed_no_spawn, job.device_id = "env://", True, 0
+        job.distributed_world_size, job.distributed_rank = int(os.environ["WORLD_SIZE"]), int(os.environ["RANK"])
+    workers, meeting = job.distributed_world_size, job.distributed_init_method
+    if (workers > 1 or meeting) and not (job.distributed_no_spawn and meeting):
+        raise TrueNegError(
+            f"--distributed-world-size {workers}: expected torchrun, which starts the workers on CPUs: torchrun "
+            f"--nproc_per_node {workers} -m fairseq_cli.train DATA-BIN ..."
+        )
 
 
 def start_trainings_of_hydra() -> None:
