@@ -251,7 +251,7 @@ def test_fine_tuning_is_transformers(features, data, tmp_path):
 
     import truneg_fairseq
     from truneg_fairseq.finetuning.squad_task import SquadTask, SquadTaskConfig, answer_logits
-    from truneg_fairseq.optim.adam import ElectraAdam
+    from truneg_fairseq.optim import ElectraAdam
 
     truneg_fairseq.register()
     task = SquadTask.setup_task(SquadTaskConfig(data=str(features), seed=1))

@@ -23,7 +23,7 @@ from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from ..errors import TrueNegError, one_line_errors
-from ..optim.parameter_groups import tag_parameters
+from ..optim import tag_parameters
 from .encoder import SentenceEncoder, set_layer_norm_eps
 from .heads import JointQuestionAnsweringHead, LmHead, PooledClassificationHead, QuestionAnsweringHead
 from .hub_interface import BertHubInterface, load

@@ -17,7 +17,7 @@ from fairseq.modules.transformer_sentence_encoder import init_bert_params
 from torch import Tensor, nn
 
 from ..objectives.passes import dropout_off
-from ..optim.parameter_groups import tag_parameters
+from ..optim import tag_parameters
 from .bert import BertEncoder, BertModel, bert_architecture, register_sizes, set_defaults
 from .encoder import layer_states, rows_at
 from .heads import DiscriminatorHead, LinearClassificationHead

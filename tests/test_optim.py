@@ -18,8 +18,7 @@ from omegaconf import OmegaConf
 from support.commands import PLUGIN
 from support.trainings import parse
 
-from truneg_fairseq.optim import ElectraAdam, electra_linear, tag_parameters
-from truneg_fairseq.optim.parameter_groups import depth_of, parameter_depths
+from truneg_fairseq.optim import ElectraAdam, depth_of, electra_linear, parameter_depths, tag_parameters
 
 SIZES = "--encoder-layers 3 --encoder-embed-dim 8 --encoder-ffn-embed-dim 16 --encoder-attention-heads 2"
 STOCK = ("--arch", "roberta_base", *SIZES.split())
@@ -77,23 +76,6 @@ def test_updates_are_those_of_a_plain_loop(options, size, updates, seed):
         assert torch.allclose(parameter.detach().flatten(), expected, rtol=1e-9, atol=1e-11)
         if parameter in optimizer.state:
             assert optimizer.state[parameter]["step"] == numbers[0].step
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_16_bits_are_updated_in_32_and_rounded_once(dtype):
-    torch.manual_seed(1)
-    narrow, wide = torch.randn(7, 5).to(dtype).requires_grad_(), torch.zeros(7, 5, requires_grad=True)
-    optimizers = [ElectraAdam([p], lr=0.01) for p in (narrow, wide)]
-    for _ in range(10):
-        narrow.grad = torch.randn(7, 5).to(dtype)
-        wide.data, wide.grad = narrow.detach().float(), narrow.grad.float()
-        for optimizer in optimizers:
-            optimizer.step()
-        assert torch.equal(narrow, wide.to(dtype))
-    for key in ("exp_avg", "exp_avg_sq", "step"):
-        state, expected = (o.state[p][key] for o, p in zip(optimizers, (narrow, wide), strict=True))
-        assert state.dtype == torch.float32
-        assert torch.equal(state, expected)
 
 
 # The groups.
@@ -218,9 +200,7 @@ def train(optimizer, parameters, updates, seed):
 PRECISIONS = {
     "fp32": {},
     "fp16": {"fp16": True, "fp16_no_flatten_grads": True},
-    "memory-efficient fp16": {"fp16": True, "memory_efficient_fp16": True},
     "bf16": {"bf16": True},
-    "memory-efficient bf16": {"bf16": True, "memory_efficient_bf16": True},
 }
 
 
@@ -228,8 +208,7 @@ def wrapped(parameters, precision, **values):
     if precision == "fp32":
         return build_adam(parameters, **values)
     cfg = with_adam(PRECISIONS[precision], **values)
-    wrapper = optim.MemoryEfficientFP16Optimizer if "memory" in precision else optim.FP16Optimizer
-    return wrapper.build_optimizer(cfg, parameters)
+    return optim.FP16Optimizer.build_optimizer(cfg, parameters)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
