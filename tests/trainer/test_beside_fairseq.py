@@ -56,6 +56,6 @@ def test_another_optimizer_in_the_same_folder_names_the_way(data_bin, tmp_path):
     command = training(data_bin, tmp_path, *STOCK)
     run_command(command)
     shutil.move(tmp_path / "checkpoint_last.pt", tmp_path / "checkpoint1.pt")
-    result = run_command([*command, "--optimizer", "adamax"], check=False)
+    result = run_command([*command, "--optimizer", "electra_adam"], check=False)
     assert "holds another training: Optimizer does not match" in result.stderr
     assert "Choose another folder, or remove the checkpoints of this one" in result.stderr

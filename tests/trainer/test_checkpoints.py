@@ -21,8 +21,10 @@ from support.cli_runs import (
     start_and_wait,
     training,
 )
-from support.commands import run_command, truneg
+from support.commands import PLUGIN, fairseq_train, run_command, truneg
 from support.kills import OBJECTIVES, differences, kill_and_compare, state_of
+from support.translations import MODEL, write_translations
+from support.translations import TRAINING as TRANSLATION
 
 from truneg_fairseq import doctor, register
 from truneg_fairseq.trainer import folder as records
@@ -131,6 +133,23 @@ def test_a_resume_in_a_later_epoch_has_the_same_masks(workers, data_bin, tmp_pat
     run_command(training(data_bin, tmp_path / "broken", *options, "--max-epoch", 2))
     run_command(training(data_bin, tmp_path / "broken", *options, "--max-epoch", 3))
     assert differences(state_of(tmp_path / "whole"), state_of(tmp_path / "broken")) == []
+
+
+@pytest.mark.parametrize("task", ["translation", "language_modeling"])
+def test_a_resume_in_the_second_epoch_has_the_same_batches(task, data_bin, tmp_path):
+    """fairseq forms other batches after a resume than those that an unbroken run keeps from its first epoch."""
+    if task == "translation":
+        data, flags, updates = write_translations(tmp_path / "data"), [*MODEL, *TRANSLATION], (8, 10)
+    else:
+        sizes = "--arch transformer_lm --decoder-layers 1 --decoder-embed-dim 16 --decoder-ffn-embed-dim 16".split()
+        sizes += "--decoder-attention-heads 2 --tokens-per-sample 24 --sample-break-mode eos --max-tokens 200".split()
+        data, flags, updates = data_bin, [*sizes, "--optimizer", "adam", "--lr", 0.01, "--cpu"], (12, 15)
+    command = fairseq_train(data, "--user-dir", PLUGIN, "--task", task, *flags, "--disable-validation")
+    for folder, last in (("whole", updates[1]), ("broken", updates[0]), ("broken", updates[1])):
+        run_command([*command, "--save-dir", tmp_path / folder, "--max-update", last])
+    whole, broken = (tmp_path / name for name in ("whole", "broken"))
+    assert state_of(whole)["iterator"]["epoch"] > 1
+    assert differences(state_of(whole), state_of(broken)) == []
 
 
 @pytest.mark.slow

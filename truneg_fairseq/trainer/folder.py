@@ -195,7 +195,9 @@ def _options_of(cfg: Any) -> dict[str, Any]:
     """The options that decide a training's result, by name."""
     known = {name: value_of(cfg, group, name) for group, names in _OPTIONS.items() for name in names}
     for group in ("task", "criterion", "optimizer", "lr_scheduler"):
-        known |= {name: value_of(cfg, group, name) for name in items_of(value_of(cfg, group))}
+        known |= {name: value_of(cfg, group, name) for name in items_of(value_of(cfg, group)) if name != "max_update"}
+    if name_of(cfg, "lr_scheduler") == "electra_linear":  # others name it --total-num-update
+        known["max_update"] = cfg.optimization.max_update
     plain = {name: value if isinstance(value, _PLAIN) else str(value) for name, value in known.items()}
     return {name: value for name, value in plain.items() if name not in _COMPARED_ELSEWHERE}
 

@@ -141,20 +141,34 @@ class PluginTrainer(Trainer):
                     f"{data}' moves the weights"
                 )
 
-    def get_train_iterator(self, *args: Any, **kwargs: Any) -> Any:
+    def get_train_iterator(self, epoch: int, *args: Any, **kwargs: Any) -> Any:
         """The start of the first epoch: what is in memory now stays until the end.
 
-        Processes that read data share it until one of them collects garbage; that writes to every object, and some
-        100 MiB are copied, hours after the start.
+        Data workers share our memory copy-on-write. A full garbage collection touches every object and copies about
+        100 MiB per worker, so freeze first.
         """
         first = self._iterator is None
-        self._iterator = super().get_train_iterator(*args, **kwargs)
+        self._iterator = self._batches_of(epoch if not first else 1, epoch, *args, **kwargs)
         if first:
             gc.unfreeze()  # of the last run of this process (hydra's multirun)
             gc.collect()
             gc.freeze()
             self.request.begin(several_workers=self._has_workers)
         return self._iterator
+
+    def _batches_of(self, built_in: int, epoch: int, *args: Any, **kwargs: Any) -> Any:
+        """fairseq forms batches once, with seed + epoch: a run that resumes in epoch 2 has others than an unbroken run,
+        which keeps those of epoch 1. It would read some sentences twice, and others never.
+
+        Data in several parts, and data whose batches are formed in each epoch, have those of the epoch in both.
+        """
+        split = self.cfg.dataset.train_subset
+        if built_in == epoch or self.task.has_sharded_data(split):
+            return super().get_train_iterator(epoch, *args, **kwargs)
+        iterator = super().get_train_iterator(built_in, *args, **kwargs)  # its state sets the epoch
+        if self.task.dataset(split) in self.task.dataset_to_epoch_iter:
+            return iterator
+        return super().get_train_iterator(epoch, *args, **{**kwargs, "load_dataset": False})
 
     def train_step(self, samples: Any, *args: Any, **kwargs: Any) -> Any:
         """Signals end fairseq at once, without a checkpoint; each new start of a run that has had its
