@@ -81,8 +81,6 @@ class HuggingFaceScorer(Scorer):
         from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
 
         trusted = {"local_files_only": True, "trust_remote_code": trust_remote_code}
-        if (folder / ADAPTER).exists():
-            require("peft", extra="hf")
         kind: Any = AutoModelForCausalLM if causal else AutoModelForMaskedLM
         try:
             config = AutoConfig.from_pretrained(str(_base(folder)), **trusted)
@@ -92,14 +90,14 @@ class HuggingFaceScorer(Scorer):
                 trusted.pop("trust_remote_code")
             with quiet_transformers():
                 model, loaded = kind.from_pretrained(
-                    str(folder), use_safetensors=True, output_loading_info=True, **trusted
+                    str(_base(folder)), use_safetensors=True, output_loading_info=True, **trusted
                 )
+            if _base(folder) != folder:
+                model = _adapted(model, folder)
         except Exception as error:  # transformers fails in many ways
             raise _refused(folder, error) from None
         if config.is_encoder_decoder:
             raise TrueNegError(f"{folder}: is a {config.model_type}, which reads and writes; expected a masked LM")
-        if hasattr(model, "peft_config"):
-            model.set_adapter(next(iter(model.peft_config)))
         # Positions of RoBERTa and its kin begin after that of the padding.
         padded = (module.padding_idx for name, module in model.named_modules() if name.endswith(".position_embeddings"))
         unused = max((index + 1 for index in padded if index is not None), default=0)
@@ -139,6 +137,16 @@ def _base(folder: Path) -> Path | str:
     if not (folder / ADAPTER).exists() or (folder / "config.json").exists():
         return folder
     return str(read_json(folder / ADAPTER, dict[str, Any], expected="PEFT's configuration")["base_model_name_or_path"])
+
+
+def _adapted(model: Any, folder: Path) -> Any:
+    """The model with the adapter of a folder in its weights."""
+    require("peft", extra="hf")
+    from peft import PeftModel
+
+    if not (folder / "adapter_model.safetensors").exists():
+        raise ValueError("it has no adapter_model.safetensors")
+    return PeftModel.from_pretrained(model, str(folder)).merge_and_unload()
 
 
 def _refused(folder: Path, error: Exception) -> TrueNegError:
