@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from support.hf_models import LINES, one_update, small_tokenizer
+from support.hf_models import one_update
 
 pytest.importorskip("accelerate", reason="transformers' Trainer needs accelerate (pip install 'truneg_fairseq[hf]')")
 
@@ -14,35 +14,11 @@ OPTIONS = {
 }
 
 
-class Stream(torch.utils.data.IterableDataset):
-    """A dataset without a length, whose examples have a column that no model takes."""
-
-    def __iter__(self):
-        for line in (*LINES, "a mat"):
-            yield {"input_ids": small_tokenizer()(line)["input_ids"], "text": line}
-
-
 def assert_close(found, expected, tolerance):
     logs = [machine.state.log_history[0] for machine, _ in (expected, found)]
     assert logs[1]["loss"] == pytest.approx(logs[0]["loss"], rel=tolerance)
     for (name, one), (_, other) in zip(expected[1].named_parameters(), found[1].named_parameters(), strict=True):
         torch.testing.assert_close(other, one, rtol=tolerance, atol=tolerance * one.abs().max().item(), msg=name)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", OPTIONS)
-def test_a_stream_without_length_and_with_other_columns(kind, tmp_path):
-    whole = one_update(kind, tmp_path, OPTIONS[kind], per_device_train_batch_size=4)
-    stream = one_update(kind, tmp_path, OPTIONS[kind], rows=Stream(), per_device_train_batch_size=4)
-    assert_close(stream, whole, 1e-6)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", OPTIONS)
-def test_columns_that_are_kept_for_the_collator(kind, tmp_path):
-    settings = {"per_device_train_batch_size": 4, "remove_unused_columns": False}
-    whole = one_update(kind, tmp_path, OPTIONS[kind], per_device_train_batch_size=4)
-    assert_close(one_update(kind, tmp_path, OPTIONS[kind], rows=list(Stream()), **settings), whole, 1e-6)
 
 
 @pytest.mark.parametrize("kind", OPTIONS)

@@ -132,18 +132,13 @@ class TrueNegativeTrainer(Trainer):
         """Refuses arguments of Trainer's that would have no effect, or a wrong one."""
         args, smoothing = self.args, self.args.label_smoothing_factor
         shared = self.get_tp_size() * self.get_cp_size() * self.get_sp_size()
+        has_labels = "labels" in (args.label_names or ["labels"])
         for is_refused, line in (
             (args.n_gpu > 1, f"found {args.n_gpu} GPUs for one process, expected a process per GPU; use torchrun"),
             (shared > 1, "found tensor, context or sequence parallelism, expected data parallelism alone"),
-            (
-                smoothing,
-                f"label_smoothing_factor {smoothing}: expected 0; use TrueNegativeArguments(uniform_targets=...)",
-            ),
+            (smoothing, f"label_smoothing_factor {smoothing}: expected 0; TrueNegativeArguments has uniform targets"),
             (self.compute_loss_func, "compute_loss_func: expected none; the loss is that of TrueNegativeArguments"),
-            (
-                "labels" not in (args.label_names or ["labels"]),
-                f"label_names {args.label_names}: expected 'labels' too",
-            ),
+            (not has_labels, f"label_names {args.label_names}: expected 'labels' too"),
         ):
             if is_refused:
                 raise TrueNegError(line)
@@ -151,15 +146,11 @@ class TrueNegativeTrainer(Trainer):
     def check_model(self) -> None:
         """Refuses a model that the objective cannot train."""
         model, kinds = unwrap(self.model), set(MODEL_FOR_MASKED_LM_MAPPING_NAMES.values())
+        name, weight = type(model).__name__, self.settings.sr_word_weight
         if not any(kind.__name__ in kinds for kind in type(model).__mro__):
-            raise TrueNegError(
-                f"model: {type(model).__name__} has no masked-LM head; expected a model of AutoModelForMaskedLM"
-            )
+            raise TrueNegError(f"model: {name} has no masked-LM head; expected a model of AutoModelForMaskedLM")
         if model.config.is_encoder_decoder:
-            raise TrueNegError(
-                f"model: {type(model).__name__} has a decoder; expected an encoder with a masked-LM head"
-            )
-        weight = self.settings.sr_word_weight
+            raise TrueNegError(f"model: {name} has a decoder; expected an encoder with a masked-LM head")
         if weight and self.settings.sr_word_form == "argmax" and not embeddings_in_use(model).requires_grad:
             raise TrueNegError(
                 f"--sr-word-weight {weight}: has no effect on input embeddings that are not trained (frozen, or beside "
@@ -167,9 +158,8 @@ class TrueNegativeTrainer(Trainer):
             )
         if weight and not _is_tied(model):
             raise TrueNegError(
-                f"--sr-word-weight {self.settings.sr_word_weight}: {type(model).__name__} does not tie its MLM "
-                "head to the input embeddings; expected tied embeddings (the config's tie_word_embeddings), or "
-                "--sr-word-weight 0"
+                f"--sr-word-weight {weight}: {name} does not tie its MLM head to the input embeddings; expected tied "
+                "embeddings (the config's tie_word_embeddings), or --sr-word-weight 0"
             )
 
     def compute_loss(
@@ -269,7 +259,7 @@ class TrueNegativeTrainer(Trainer):
         settings, with_layers = self.settings, self.settings.uses_context
 
         def read(tokens: Tensor, gradient: bool, dropout: bool) -> tuple[Tensor, ...]:
-            given = {**inputs, **_positions(model, predicted.original), "input_ids": tokens}
+            given = {**_positions(model, predicted.original), **inputs, "input_ids": tokens}
             with self._pass(model, gradient, dropout):
                 if not (settings.uses_visible and tokens is predicted.original):
                     return encode(model.base_model, given, with_layers)
