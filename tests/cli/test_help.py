@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 import pytest
 
 from truneg_fairseq.commands.main import COMMANDS, GROUPS, build_parser, main
-from truneg_fairseq.hf import TrueNegativeArguments
-from truneg_fairseq.options import flag_of
 
 
 @pytest.mark.parametrize("words", [[], ["help"], ["--help"]])
@@ -55,20 +51,24 @@ def test_a_shell_completes_commands_and_flags(capsys):
     assert "--baseline" in shown and "experiment" in shown
 
 
-def test_the_options_of_a_criterion_are_those_that_are_declared(capsys):
-    main(["options", "transformers"])
-    shown = [line for line in capsys.readouterr().out.splitlines() if line.startswith("--")]
-    assert {line.split()[0] for line in shown} == {flag_of(each.name) for each in fields(TrueNegativeArguments)}
-    assert "--hc-weight  (default: 0.0; >= 0 and <= 1)" in shown
-
-
-def test_a_preset_criterion_has_its_own_default(capsys):
-    main(["options", "masked_lm_hc"])
+def test_train_shows_the_options_of_its_criterion(capsys):
+    """Those of the paper first; each with its own default."""
+    main(["train", "--criterion", "masked_lm_hc", "--help"])
     shown = capsys.readouterr().out
     assert "--hc-weight  (default: 1.0; >= 0 and <= 1)\n" in shown
+    assert "'fairseq-train --help' lists fairseq's own options" in shown
+    assert shown.index("--hc-weight") < shown.index("For research:") < shown.index("--softmax-temperature")
     assert max(map(len, shown.splitlines())) <= 100
 
 
-def test_an_unknown_criterion_is_answered_with_those_there_are():
-    with pytest.raises(SystemExit, match=r"masked_lm_h: expected one of .*masked_lm_hc.*electra"):
-        main(["options", "masked_lm_h"])
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["train"], "--arch: found none; expected a model"),
+        (["train", "data", "--criterion", "masked_lm_hc"], "--arch: found none"),
+        (["train", "--help", "--criterion=masked_lm_h"], "masked_lm_h: expected one of .*masked_lm_hc.*electra"),
+    ],
+)
+def test_a_training_that_lacks_something_is_one_line(words, line):
+    with pytest.raises(SystemExit, match=line):
+        main(words)

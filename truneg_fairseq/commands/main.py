@@ -23,7 +23,6 @@ from . import (
     attack,
     compare,
     convert,
-    criterion_options,
     data,
     doctor,
     evaluate,
@@ -49,7 +48,6 @@ GROUPS: dict[str, dict[str, Command]] = {
     "train": {
         "train": training.train,
         "experiment": experiment.experiment,
-        "options": criterion_options.options,
         "user-dir": training.user_dir,
     },
     "measure": {
@@ -94,7 +92,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Entry point of ``truneg``; exits with 1 and one line on a user's error, with 2 on a wrong command line."""
     words = sys.argv[1:] if argv is None else argv
     if words[:1] == ["train"]:
-        training.become_fairseq_train(words[1:])
+        return training.start(words[1:])
     parser = build_parser()
     if words in ([], ["help"]):
         parser.print_help()

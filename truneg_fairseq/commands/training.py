@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
+import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import NoReturn
 
-from ..errors import one_line_errors, require
+from ..errors import TrueNegError, one_line_errors, require
+from ..options import flag_of, range_of
 from ..trainer.stopping import let_signals_wait
 
+_WIDTH = 100
+_RESEARCH = (
+    "softmax_temperature",
+    "loss_truncation",
+    "sr_word_form",
+    "hc_graded",
+    "model_synonyms",
+    "final_mask",
+    "tpu",
+)
 _PACKAGE = str(Path(__file__).resolve().parents[1])
 
 
@@ -27,7 +40,54 @@ def user_dir(options: NoOptions) -> None:
 
 def train(options: NoOptions) -> None:
     """Train: fairseq-train with this package; all that follows are its arguments."""
-    become_fairseq_train([])
+    start([])
+
+
+def start(words: Sequence[str]) -> None:
+    """Trains, or shows the options of the criterion that is named."""
+    given = [word.partition("=")[0] for word in words]
+    if {"-h", "--help"} & {*given}:
+        named = [word.partition("=")[2] or following for word, following in zip(words, [*words[1:], ""], strict=True)]
+        _show_options(dict(zip(given, named, strict=True)).get("--criterion", "masked_lm_true_neg"))
+    elif "--arch" in given or "-a" in given:
+        become_fairseq_train(words)
+    else:
+        sys.exit(
+            "truneg_fairseq: error: --arch: found none; expected a model, such as truneg train DATA-BIN --task "
+            "masked_lm --arch truneg_bert_small --criterion masked_lm_hc ...; 'truneg train --help' has the options"
+        )
+
+
+def _show_options(criterion: str) -> None:
+    """A line for each option of a criterion and what it does: first those of the paper and of the results."""
+    with one_line_errors():
+        require("fairseq", extra="fairseq")
+        logging.basicConfig(level=logging.WARNING)
+        from fairseq.criterions import CRITERION_DATACLASS_REGISTRY as REGISTRY
+
+        from .. import register
+
+        register()
+        ours = [name for name, kind in REGISTRY.items() if kind.__module__.startswith(__name__.partition(".")[0])]
+        if criterion not in ours:
+            raise TrueNegError(f"--criterion {criterion}: expected one of {', '.join(ours)}")
+    print(
+        "usage: truneg train DATA-BIN --task TASK --arch ARCH --criterion CRITERION ...\n\n"
+        f"fairseq-train with this package. 'fairseq-train --help' lists fairseq's own options (--arch, --lr).\n\nOptions of --criterion {criterion} (of others: truneg train --criterion NAME --help, one of\n"
+        f"{textwrap.fill(', '.join(ours), _WIDTH)}):\n"
+    )
+    named = [each for each in fields(REGISTRY[criterion]) if each.metadata.get("help")]
+    named.sort(key=lambda each: not each.name.endswith("_weight"))
+    for is_research in (False, True):
+        if is_research:
+            print("\nFor research:\n")
+        for each in named:
+            if each.name.startswith(_RESEARCH) == is_research:
+                range_ = f"; {found}" if (found := range_of(each)) else ""
+                print(f"{flag_of(each.name)}  (default: {each.default}{range_})")
+                print(
+                    textwrap.fill(str(each.metadata["help"]), _WIDTH, initial_indent="    ", subsequent_indent="    ")
+                )
 
 
 def wordnet(options: NoOptions) -> None:
