@@ -73,7 +73,8 @@ def _show_options(criterion: str) -> None:
             raise TrueNegError(f"--criterion {criterion}: expected one of {', '.join(ours)}")
     print(
         "usage: truneg train DATA-BIN --task TASK --arch ARCH --criterion CRITERION ...\n\n"
-        f"fairseq-train with this package. 'fairseq-train --help' lists fairseq's own options (--arch, --lr).\n\nOptions of --criterion {criterion} (of others: truneg train --criterion NAME --help, one of\n"
+        f"fairseq-train with this package. 'fairseq-train --help' lists fairseq's own options (--arch, --lr).\n\n"
+        f"Options of --criterion {criterion} (of others: truneg train --criterion NAME --help, one of\n"
         f"{textwrap.fill(', '.join(ours), _WIDTH)}):\n"
     )
     named = [each for each in fields(REGISTRY[criterion]) if each.metadata.get("help")]
