@@ -25,16 +25,19 @@ from truneg_fairseq.launch.training import Hardware
 from truneg_fairseq.results.result import read_results
 
 CALLS = """
-import os, sys
+import sys
 from functools import partial
 from pathlib import Path
-from truneg_fairseq.results.result import read_results
 from truneg_fairseq.experiments.steps import call_logged
+from truneg_fairseq.launch.process import end_with_command, read_tail, run_logged
+from truneg_fairseq.results.result import read_results
 folder = Path(sys.argv[1])
 names = {"log": folder / "log", "poll": lambda: None}
-assert call_logged([partial(print, "first"), partial(read_results, [folder / "none"])], device="7", **names) == 1
-assert call_logged([partial(os.system, "echo $CUDA_VISIBLE_DEVICES")], device="7", **names) == 0
-call_logged([partial(open, folder / "fifo")], device=None, **names)
+assert call_logged([partial(read_results, [folder / "none"])], device="7", **names) == 1
+shell = ["sh", "-c", "echo $CUDA_VISIBLE_DEVICES"]
+gpu = partial(run_logged, shell, folder=folder, log=folder / "gpu", poll=end_with_command)
+assert call_logged([gpu], device="7", **names) == 0
+call_logged([partial(read_tail, folder / "fifo", 1)], device=None, **names)
 """
 
 
@@ -53,9 +56,8 @@ def test_an_evaluation_is_logged_and_ends_with_the_command_that_was_killed(tmp_p
             assert time.monotonic() < deadline
             time.sleep(0.05)
     lines = (tmp_path / "log").read_text().splitlines()
-    assert lines[1] == "first"
-    assert lines[3].startswith(f"truneg_fairseq: error: {tmp_path}/none: no such file")
-    assert lines[5] == "7"
+    assert lines[1].startswith(f"truneg_fairseq: error: {tmp_path}/none: no such file")
+    assert (tmp_path / "gpu").read_text() == "7\n"
 
 
 def test_an_attack_is_answered_and_scored(tmp_path, monkeypatch):

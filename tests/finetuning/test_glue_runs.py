@@ -356,6 +356,25 @@ def test_divergence_is_reported_at_the_end(checkpoint, prepared, tmp_path, train
     assert not (tmp_path / "results.jsonl").exists()
 
 
+def test_scores_of_nan_end_one_run_and_the_others_go_on(checkpoint, prepared, tmp_path, trainings, monkeypatch):
+    def score(self, batch):
+        if "RTE-1" in str(self.weights):
+            raise glue_finetune.Diverged("the model's scores are NaN or infinite")
+        return values(self, batch)
+
+    class Named(glue_predict.Predictor):
+        def __init__(self, weights, *arguments, **options):
+            self.weights = weights
+            super().__init__(weights, *arguments, **options)
+
+    values = glue_predict.Predictor._values
+    monkeypatch.setattr(Named, "_values", score)
+    monkeypatch.setattr(glue_finetune, "Predictor", Named)
+    with pytest.raises(SystemExit, match=r"scores are NaN or infinite"):
+        finetune(checkpoint, prepared, tmp_path, "--tasks", "RTE", "--seeds", 1, 2)
+    assert [result.seed for result in read_results([tmp_path / "results.jsonl"])] == [2]
+
+
 @pytest.mark.parametrize("task", ["glue", "sentence_prediction"])
 def test_a_nan_loss_ends_fairseq_train_in_one_line(task, prepared, tmp_path):
     flags = f"""
@@ -366,7 +385,7 @@ def test_a_nan_loss_ends_fairseq_train_in_one_line(task, prepared, tmp_path):
     flags += ["--max-length", "24"] if task == "glue" else ["--init-token", "0"]
     command = commands.fairseq_train(prepared / "RTE", "--user-dir", commands.PLUGIN, *flags, "--save-dir", tmp_path)
     result = commands.run_command(command, check=False)
-    assert result.returncode == 1
+    assert result.returncode == 76
     assert "Traceback" not in result.stdout + result.stderr
     assert result.stderr.count("truneg_fairseq: error: training stopped: gradients are Nan/Inf in update") == 1
 

@@ -15,9 +15,8 @@ from truneg_fairseq.files import replacing_text
 from truneg_fairseq.launch import training as runs
 from truneg_fairseq.launch.process import PRECISIONS
 from truneg_fairseq.launch.training import Diverged, Hardware, TrainingRun
-from truneg_fairseq.trainer.stopping import EXIT_STOPPED
+from truneg_fairseq.trainer.stopping import EXIT_DIVERGED, EXIT_STOPPED
 
-DIVERGED = "truneg_fairseq: error: training stopped: the loss is NaN\n"
 KILLED = -9
 
 
@@ -61,7 +60,7 @@ def train(folder: Path, lr: float = 1e-3) -> None:
 
 
 def test_an_earlier_divergence_does_not_explain_a_kill(tmp_path, monkeypatch):
-    play(monkeypatch, DIVERGED, 1, "checkpoint_last.pt")
+    play(monkeypatch, "", EXIT_DIVERGED, "checkpoint_last.pt")
     with pytest.raises(Diverged, match=r"lower --lr"):
         train(tmp_path)
     play(monkeypatch, "begin training\n", KILLED, "checkpoint_last.pt")
@@ -72,7 +71,7 @@ def test_an_earlier_divergence_does_not_explain_a_kill(tmp_path, monkeypatch):
 
 
 def test_a_run_that_diverged_is_trained_with_a_lower_lr(tmp_path, monkeypatch):
-    play(monkeypatch, DIVERGED, 1, "checkpoint_last.pt", "crash.pt")
+    play(monkeypatch, "", EXIT_DIVERGED, "checkpoint_last.pt", "crash.pt")
     with pytest.raises(Diverged, match=r"lower --lr"):
         train(tmp_path, lr=1.0)
     assert not list(tmp_path.glob("*.pt"))
@@ -85,7 +84,7 @@ def test_a_run_that_diverged_is_trained_with_a_lower_lr(tmp_path, monkeypatch):
 
 def test_checkpoints_of_another_training_are_left_alone(tmp_path, monkeypatch):
     """Continued they would be reported as this run; after one that diverged they would be gone."""
-    play(monkeypatch, DIVERGED, 1)
+    play(monkeypatch, "", EXIT_DIVERGED)
     (tmp_path / "checkpoint_best.pt").write_text("pre-trained")
     with pytest.raises(TrueNegError, match=r"--output .*: has checkpoints of another training; choose another folder"):
         train(tmp_path)

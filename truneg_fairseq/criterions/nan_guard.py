@@ -10,7 +10,7 @@ import torch
 from fairseq.nan_detector import NanDetector
 from torch import Tensor
 
-from ..errors import TrueNegError, one_line_errors
+from ..trainer.stopping import EXIT_DIVERGED
 from .task_hooks import before_each_attempt, before_each_step, unwrap
 
 
@@ -26,13 +26,15 @@ def explain_nan(task: Any, criterion: Any) -> None:
     def before_step(sample: Any, model: Any, criterion: Any, update: int) -> None:
         error = sys.exc_info()[1]
         if isinstance(error, FloatingPointError):
-            with one_line_errors():
-                reason = str(error).splitlines()[0].rstrip(".")
-                raise TrueNegError(
-                    f"training stopped: {reason} in update {update + 1}, first of all "
-                    f"{_first_broken(batches, unwrap(model), criterion)}; expected finite numbers; lower --lr, or use "
-                    "fp32 or bf16 in place of fp16"
-                )
+            reason = str(error).splitlines()[0].rstrip(".")
+            print(
+                f"truneg_fairseq: error: training stopped: {reason} in update {update + 1}, first of all "
+                f"{_first_broken(batches, unwrap(model), criterion)}; expected finite numbers; lower --lr, or use "
+                "fp32 or bf16 in place of fp16",
+                file=sys.stderr,
+                flush=True,
+            )
+            sys.exit(EXIT_DIVERGED)
         batches.append(sample)
 
     before_each_attempt(criterion, batches.clear)

@@ -25,8 +25,8 @@ Step = Callable[[], None]
 
 
 def call_logged(steps: Sequence[Step], *, log: Path, poll: Callable[[], None], device: str | None) -> int:
-    """Calls picklable functions in a fresh process, as :func:`..launch.process.run_logged` runs a command."""
-    work = log.with_suffix(".pickle").resolve()
+    """Calls functions of this package in a fresh process, as :func:`..launch.process.run_logged` runs a command."""
+    work = log.with_suffix(".json").resolve()
     keep_call(work, partial(_call, list(steps)))
     command = [sys.executable, "-m", __name__, str(work)]
     try:

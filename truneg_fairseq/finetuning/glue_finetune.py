@@ -130,16 +130,15 @@ def finetune(options: TrainGlueOptions) -> tuple[list[Result], list[str]]:
                 finished.update(finished_results(path, [run]))
                 return
             weights = run.train(job.progress, job.device)
+            with job.lock:
+                finished[run.key] = _evaluate(run, weights)
+                append_result(path, finished[run.key])
+                run.tidy()
         except TrueNegError as error:
             if options.launcher == HERE and not isinstance(error, Diverged):
                 raise
             job.warn(str(error))
             diverged.append(str(error))
-            return
-        with job.lock:
-            finished[run.key] = _evaluate(run, weights)
-            append_result(path, finished[run.key])
-            run.tidy()
 
     devices = [None] * len(runs) if options.launcher == SLURM else devices_of(options.jobs, cpu=options.cpu)
     run_jobs(execute, runs, devices, lengths=[run.recipe.updates for run in runs])

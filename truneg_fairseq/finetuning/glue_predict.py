@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import TrueNegError
 from ..files import make_output_folder, replacing_text, require_different, require_writable
+from ..launch.training import Diverged
 from ..models.checkpoints import check_vocabulary
 from .data import PretrainedVocabulary
 from .glue_files import HIGHEST_SCORE, TASKS, TaskFormat
@@ -64,7 +64,7 @@ class Predictor:
         with torch.inference_mode():
             logits, _ = self._model(**inputs, features_only=True, classification_head_name=self._head)
         if not bool(logits.isfinite().all()):
-            raise TrueNegError("the model's scores are NaN or infinite: it has diverged; lower --lr")
+            raise Diverged("the model's scores are NaN or infinite: it has diverged; lower --lr")
         found = logits.view(-1).double() if self._regression else logits.argmax(1)
         result: NDArray[Any] = found.cpu().numpy()
         return result

@@ -7,24 +7,28 @@ process of its own: its peak memory is its own, and one that is killed takes not
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import importlib
 import json
 import logging
 import os
-import pickle
 import re
-import resource
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from ..files import replacing_file, replacing_text
+import msgspec
+
+from ..errors import TrueNegError
+from ..files import replacing_text
 from ..trainer.checkpoints import LAST
 
 PRECISIONS = ("fp32", "fp16", "bf16")
@@ -36,6 +40,7 @@ PACKAGES = Path(__file__).resolve().parents[2]
 """The folder that this package lies in."""
 ENDS = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 """What schedulers and clouds send before they take a machine away."""
+_PACKAGE = __name__.partition(".")[0]
 _POLL_SECONDS = 0.5
 _PATIENCE = 120.0  # seconds that a training has to save itself after a signal
 _PARENT = "TRUNEG_FAIRSEQ_PARENT"
@@ -129,16 +134,77 @@ def environment_of(folder: Path) -> dict[str, str]:
 
 
 def keep_call(path: Path, work: Callable[[], object]) -> None:
-    """Writes a picklable function and the current folder for :func:`call_kept` in another process."""
-    with replacing_file(path) as stream:
-        pickle.dump((Path.cwd(), work), stream)
+    """Writes a call and the current folder as JSON, for :func:`call_kept` in another process.
+
+    ``work`` is a function of this package or a ``partial`` of one; its arguments are JSON's values, paths, tuples,
+    such calls, and the package's dataclasses and structs of these.
+    """
+    with replacing_text(path) as stream:
+        json.dump({"folder": str(Path.cwd()), "work": _plain(work)}, stream, indent=1)
 
 
 def call_kept(path: Path) -> None:
-    """Calls what :func:`keep_call` wrote. Files of this package alone: unpickling runs code."""
-    current, work = pickle.loads(path.read_bytes())
-    os.chdir(current)
+    """Calls what :func:`keep_call` wrote: functions of this package, and nothing else."""
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    work = _revived(kept["work"])
+    os.chdir(kept["folder"])
     work()
+
+
+def _plain(value: Any) -> Any:  # noqa: PLR0911
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if isinstance(value, Path):
+        return {"path": str(value)}
+    if isinstance(value, tuple):
+        return {"tuple": [_plain(each) for each in value]}
+    if isinstance(value, dict):
+        return {"dict": [[_plain(key), _plain(each)] for key, each in value.items()]}
+    if isinstance(value, partial):
+        return {"call": _name_of(value.func), "arguments": _plain(list(value.args)), "named": _plain(value.keywords)}
+    if isinstance(value, msgspec.Struct):
+        names: Iterable[str] = value.__struct_fields__
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = [each.name for each in dataclasses.fields(value)]
+    else:
+        return {"function": _name_of(value)}
+    return {"made": _name_of(type(value)), "named": {"dict": [[name, _plain(getattr(value, name))] for name in names]}}
+
+
+def _revived(value: Any) -> Any:  # noqa: PLR0911
+    if isinstance(value, list):
+        return [_revived(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    kind, content = next(iter(value.items()))
+    if kind == "path":
+        return Path(content)
+    if kind == "tuple":
+        return tuple(_revived(content))
+    if kind == "dict":
+        return {_revived(key): _revived(each) for key, each in content}
+    named = _named(content)
+    if kind == "function":
+        return named
+    arguments = _revived(value["named"])
+    return named(**arguments) if kind == "made" else partial(named, *_revived(value["arguments"]), **arguments)
+
+
+def _name_of(thing: Any) -> str:
+    return f"{thing.__module__}:{thing.__qualname__}"
+
+
+def _named(name: str) -> Any:
+    """A function or class that a module of this package defines."""
+    module, _, own = name.partition(":")
+    if module.partition(".")[0] != _PACKAGE:
+        raise TrueNegError(f"{name}: is not of this package; expected the file of a job that a command of truneg wrote")
+    found = getattr(importlib.import_module(module), own, None)
+    if getattr(found, "__module__", None) != module or not callable(found):
+        raise TrueNegError(f"{name}: no such function; expected the file of a job that this version of truneg wrote")
+    return found
 
 
 def updates_in(log: Path) -> int:
@@ -178,7 +244,7 @@ def main(argv: Sequence[str]) -> None:
     _train(flags, precision)
     import torch
 
-    state = torch.load(folder / LAST, map_location="cpu", weights_only=True)["extra_state"]
+    state = torch.load(folder / LAST, map_location="cpu", weights_only=True, mmap=True)["extra_state"]
     used = {"wall_seconds": round(float(state["previous_training_time"]), 1)}
     memory = peak_memory_mb(cpu="--cpu" in flags, workers=int(flags[flags.index("--distributed-world-size") + 1]))
     with replacing_text(folder / FINISHED_NAME) as stream:
@@ -234,16 +300,18 @@ def end_with_command() -> None:
 def peak_memory_mb(*, cpu: bool, workers: int) -> float | None:
     """Peak memory in MB of a training in this process: reserved by torch on the GPU, or else main memory.
 
-    fairseq resets torch's peak in every step; what torch has reserved it does not give back. Main memory is that of the
-    largest of its processes. Of several workers on GPUs, which are processes of their own, it is not known: None.
+    fairseq resets torch's peak in every step; what torch has reserved it does not give back. Several workers are
+    processes of their own, whose memory is not known: None, and so it is without Linux's /proc.
     """
     import torch
 
+    if workers > 1:
+        return None
     if not cpu and torch.cuda.is_available():
-        return torch.cuda.memory_reserved() / 1e6 if workers == 1 else None
-    unit = 1 if sys.platform == "darwin" else 1024  # bytes there, KiB on Linux
-    peaks = [resource.getrusage(whose).ru_maxrss for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return max(peaks) * unit / 1e6
+        return torch.cuda.memory_reserved() / 1e6
+    status = Path("/proc/self/status")  # ru_maxrss has the peak of the process that started this one
+    found = re.search(r"VmHWM:\s*(\d+) kB", status.read_text()) if status.exists() else None
+    return None if found is None else int(found[1]) * 1024 / 1e6
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from ..workers import Progress
 from .process import ENDS, PACKAGES, call_kept, environment_of, exit_on_signals, failure, handling, keep_call
 
 HERE, SLURM = "here", "slurm"
-WORK_NAME, LOG_NAME, ENDED_NAME = "job.pickle", "job.log", "job.ended"
+WORK_NAME, LOG_NAME, ENDED_NAME = "job.json", "job.log", "job.ended"
 # The signal comes so many seconds before the end of the job's time; what is begun saves itself within two minutes.
 _OPTIONS = ("--parsable", "--requeue", "--open-mode=append", "--signal=B:USR2@150", "--dependency=singleton")
 _POLL_SECONDS, _QUEUE_SECONDS = 2.0, 10.0
@@ -77,7 +77,7 @@ _QUEUE = _Queue()
 def call_in_job(
     work: Callable[[], object], *, name: str, folder: Path, options: Sequence[str], poll: Callable[[], None]
 ) -> None:
-    """Calls a picklable function in a job of SLURM, in the current folder, and waits for the job's end.
+    """Calls a function of this package in a job of SLURM, in the current folder, and waits for the job's end.
 
     ``folder`` is the job's alone; the job that a former command has submitted for it is waited for, and no other one
     submitted. ``options`` are those of sbatch, such as "partition=gpu"; an error from ``poll`` ends the waiting, not

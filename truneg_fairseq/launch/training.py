@@ -19,9 +19,9 @@ from ..errors import TrueNegError
 from ..files import make_output_folder, read_json, replacing_file, replacing_text
 from ..trainer.checkpoints import LAST
 from ..trainer.folder import is_held
-from ..trainer.stopping import EXIT_STOPPED
+from ..trainer.stopping import EXIT_DIVERGED, EXIT_STOPPED
 from . import process
-from .process import FINISHED_NAME, FP16_FLAGS, PACKAGES, failure, read_tail, run_logged, size_of
+from .process import FINISHED_NAME, FP16_FLAGS, PACKAGES, failure, run_logged, size_of
 from .slurm import HERE
 
 SETTINGS_NAME = "settings.json"
@@ -30,9 +30,6 @@ LOG_NAME = "train.log"
 MODEL_NAME = "model.pt"
 DONE_NAME = "done.json"
 _MADE = ("checkpoint*.pt", "model*.pt", "finished*.json", DONE_NAME)
-_TAIL = 1 << 16
-# The criterions' message when the loss or its gradient is NaN or infinite, or overflows at every fp16 scale.
-_DIVERGED = "truneg_fairseq: error: training stopped:"
 _ORPHAN_SECONDS = 3.0  # in which the training of a command that was killed has ended
 
 
@@ -136,7 +133,7 @@ class TrainingRun(abc.ABC):
 
         if not (self.folder / LAST).exists():
             return
-        content = torch.load(self.folder / LAST, map_location="cpu", weights_only=True)
+        content = torch.load(self.folder / LAST, map_location="cpu", weights_only=True, mmap=True)  # the model alone
         content["last_optimizer_state"] = None
         with replacing_file(path) as stream:
             torch.save(content, stream)
@@ -152,7 +149,7 @@ class TrainingRun(abc.ABC):
             return
         if code == EXIT_STOPPED:
             raise TrueNegError(f"{self.name}: a signal has stopped the training, which is saved; start again to go on")
-        if _DIVERGED in read_tail(log, _TAIL, start):
+        if code == EXIT_DIVERGED:
             self.tidy()
             raise Diverged(
                 f"{self.name}: the loss became NaN or infinite ({log}); lower --lr, or use another precision"

@@ -24,6 +24,9 @@ logger = logging.getLogger(__name__)
 EXIT_STOPPED = 75
 """Exit status (EX_TEMPFAIL) of a training that a signal has stopped: saved, the same command continues."""
 
+EXIT_DIVERGED = 76
+"""Exit status of a training whose loss or gradient became NaN or infinite."""
+
 STOPPING = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 """The signals that stop a training."""
 
