@@ -200,7 +200,7 @@ class ElectraTrainer(TrueNegativeTrainer):
             self._predicted = self.predict_masked(logits, *self._batch)
             return fill(self._predicted, self._samples(self._predicted))
 
-        return torch.compiler.disable(replace)  # type: ignore[no-any-return]
+        return torch.compiler.disable(replace)
 
     def _samples(self, predicted: MaskedPredictions) -> Tensor:
         """Samples of the generator, int64, shape (N,): of a training by their place in it, else by each sentence."""

@@ -78,6 +78,8 @@ class TrueNegativeTrainer(Trainer):
         others: as of Trainer; ``processing_class`` must be the model's tokenizer.
     """
 
+    data_collator: Any
+    compute_metrics: Any
     plain_loss = "mlm_loss"
     """The name of the uncorrected loss in the log."""
 
