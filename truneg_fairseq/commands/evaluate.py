@@ -64,8 +64,9 @@ def evaluate(options: EvaluateOptions) -> None:
     found = []
     for each in yardstick.evaluate(models, tasks, options, with_controls=True, say=partial(print, flush=True)):
         found.append(each)
-        for result in each.results() if options.results is not None else ():
-            append_result(options.results, result)
+        if options.results is not None:
+            for result in each.results():
+                append_result(options.results, result)
     notes = dict.fromkeys(each.yardstick.notes for each in found if each.yardstick.notes)
     shown = yardstick.table(found)
     print("\n".join(["", *terminal(shown), "", *wrapped([*notes, _NOTE]), *examples_of(found[-1])]))

@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,12 +62,14 @@ class JudgedPairs:
     @property
     def accepted(self) -> NDArray[np.bool_]:
         """Shape (N,)."""
-        return is_accepted(self.share)
+        found: NDArray[np.bool_] = is_accepted(self.share)
+        return found
 
     @property
     def conceivable(self) -> NDArray[np.bool_]:
         """Shape (N,)."""
-        return is_conceivable(self.share)
+        found: NDArray[np.bool_] = is_conceivable(self.share)
+        return found
 
     def listed(self, table: SynonymTable) -> NDArray[np.bool_]:
         """Which pairs a table lists, shape (N,)."""
@@ -131,8 +134,15 @@ def score_table(table: SynonymTable, pairs: JudgedPairs, tokens: Tokens, lemmati
     """Looks the lemmas of a table's pairs up among the candidates."""
     kinds = [_kinds(table, place, tokens, lemmatizer) for place in pairs.places]
     total, own, unjudged, accepted, conceivable, found = np.array(kinds, dtype=np.float64).reshape(-1, 6).T
-    whole = (Ratio(part, total) for part in (own, unjudged, accepted, conceivable))
-    return TableScores(*whole, Ratio(accepted, total - own - unjudged), Ratio(found, *pairs.by_target(pairs.accepted)))
+    (wanted,) = pairs.by_target(pairs.accepted)
+    return TableScores(
+        own=Ratio(own, total),
+        unjudged=Ratio(unjudged, total),
+        accepted=Ratio(accepted, total),
+        conceivable=Ratio(conceivable, total),
+        judged=Ratio(accepted, total - own - unjudged),
+        recall=Ratio(found, wanted),
+    )
 
 
 def _kinds(table: SynonymTable, place: Place, tokens: Tokens, lemmatizer: Lemmatizer) -> list[int]:
@@ -187,10 +197,8 @@ def score_ranking(
                 rows[sample.tobytes()] = measured(np.concatenate([of_target[index] for index in sample]))
         return np.array([rows[sample.tobytes()][number] for sample in drawn])
 
-    return [
-        bootstrap(lambda drawn, number=number: statistic(number, drawn), len(of_target), samples=samples)
-        for number in range(2 + 2 * len(cuts))
-    ]
+    count = len(of_target)
+    return [bootstrap(partial(statistic, number), count, samples=samples) for number in range(2 + 2 * len(cuts))]
 
 
 def above(pairs: JudgedPairs, score: NDArray[np.float64], threshold: float) -> tuple[int, Ratio, Ratio]:

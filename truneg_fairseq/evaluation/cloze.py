@@ -320,6 +320,6 @@ def _halved(item: Item, random: np.random.Generator) -> tuple[Item, Item]:
     for half in np.array_split(everybody, 2):
         counts = np.bincount(half, minlength=len(item.answers)).astype(np.float64)
         there = counts > 0
-        kept = {"answers": item.answers[there], "counts": counts[there], "listed": item.listed[there]}
-        halves.append(replace(item, people=item.people // 2, **kept))
+        own = replace(item, people=item.people // 2, answers=item.answers[there], counts=counts[there])
+        halves.append(replace(own, listed=item.listed[there]))
     return halves[0], halves[1]

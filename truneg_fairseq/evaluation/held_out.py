@@ -256,9 +256,9 @@ class FalseNegatives:
             row, place = divmod(int(judged.positions[rows[index]]), width)
             sentence = judged.original[row, : int(lengths[row])].tolist()
             one, other = (float(probabilities[index, token]) for token in pairs[index])
-            text = in_sentence(sentence, place, self.tokens)
-            words = (word_of(token, self.tokens.vocabulary) for token in pairs[index])
-            self.examples[pairs[index]] = Example(*text[:1], *words, *text[1:], one, other, chance)
+            before, after = in_sentence(sentence, place, self.tokens)
+            word, predicted = (word_of(token, self.tokens.vocabulary) for token in pairs[index])
+            self.examples[pairs[index]] = Example(before, word, predicted, after, one, other, chance)
 
     def _is_example(self, gold: int, prediction: int) -> bool:
         """Whether it is a false negative to show: two words, neither forms of one word nor opposites."""

@@ -85,7 +85,7 @@ class HuggingFaceScorer(Scorer):
         try:
             config = AutoConfig.from_pretrained(str(_base(folder)), **trusted)
             if _BOTH_HALVES in (config.architectures or ()):
-                from ..hf.electra import ElectraForReplacedTokens as kind  # type: ignore[no-redef]
+                from ..hf.electra import ElectraForReplacedTokens as kind
 
                 trusted.pop("trust_remote_code")
             with quiet_transformers():

@@ -73,9 +73,9 @@ class Measurement:
                 intervals[name] = factor * interval.low, factor * interval.high
         expected = "a result line of truneg evaluate --task held-out"
         examples = [convert(each, expected, Example, expected=expected) for each in facts.get("examples", ())]
-        sizes = (int(facts.get(name, 0)) for name in ("sequences", "masked"))
-        name, updates = str(facts.get("checkpoint", result.model)), int(facts.get("updates", 0))
-        return cls(name, updates, values, intervals, *sizes, examples)
+        updates, sequences, masked = (int(facts.get(name, 0)) for name in ("updates", "sequences", "masked"))
+        name = str(facts.get("checkpoint", result.model))
+        return cls(name, updates, values, intervals, sequences, masked, examples)
 
 
 def read_measurements(path: Path) -> list[Measurement]:

@@ -10,7 +10,7 @@ import hashlib
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -35,9 +35,6 @@ LARGEST_FILE = 256 << 20  # bytes, unpacked
 # What annotators say; it is implicit where people wrote the word themselves. Who is unsure has no vote.
 _ACCEPTS = {"TRUE": 1, "TRUE_IMPLICIT": 1, "FALSE": 0, "FALSE_IMPLICIT": 0, "UNSURE": None}
 _EXPECTED = "SWORDS's JSON, plain or gzipped"
-
-
-Share = TypeVar("Share", bound=Any)
 
 
 class _Context(msgspec.Struct):
@@ -83,12 +80,12 @@ class Candidate:
         return self.votes / self.asked
 
 
-def is_accepted(share: Share) -> Share:
+def is_accepted(share: Any) -> Any:
     """Whether more than half accept; of a number or an array."""
     return share > ACCEPTED
 
 
-def is_conceivable(share: Share) -> Share:
+def is_conceivable(share: Any) -> Any:
     """Whether at least one in ten accepts."""
     return share >= CONCEIVABLE
 
