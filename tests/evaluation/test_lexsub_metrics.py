@@ -70,5 +70,3 @@ def test_intervals_are_paired():
     half = 1.96 * noise.std() / np.sqrt(200)
     assert alone.high - alone.low == pytest.approx(2 * half, rel=0.1)
     assert Ratio(np.zeros(3), np.zeros(3)).value == 0
-    assert low.is_mean
-    assert not Ratio(noise, ones * 2).is_mean

@@ -58,9 +58,10 @@ class Run:
         named |= {each.name: (each.folder, each.settings) for each in self.evaluations}
         for name, (folder, settings) in named.items():
             if difference := changed_setting(folder, settings):
+                option, there, here = difference
                 raise TrueNegError(
-                    f"{file}: {name} has {difference.replace('expected', 'and the file asks for')}; put it back, give "
-                    f"the arm another name, or choose another --output (the old one is {folder})"
+                    f"{file}: {name} has {option} {there}, and the file asks for {here}; put it back, give the arm "
+                    f"another name, or choose another --output (the old one is {folder})"
                 )
 
     def execute_in_job(self, job: Job, options: Sequence[str], *, late: bool) -> None:
@@ -148,9 +149,9 @@ class Runner:
             quiet_fairseq()
             assert options.file is not None
             check_start(options.file, self._experiment)
-            for run in self.runs:
-                run.check(options.file)
             chosen = [run for run in self.runs if not options.only or run.training.arm in options.only]
+            for run in chosen:
+                run.check(options.file)
             for evaluation in (each for run in chosen for each in run.evaluations if each.done):
                 evaluation.tidy()  # a kill may have come before
             for late in (False, True):

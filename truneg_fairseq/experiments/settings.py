@@ -29,7 +29,7 @@ _EXPECTED = "an experiment (see docs/start/experiments.md)"
 _OWN = frozenset(
     "seed max-update save-dir cpu synonym-table finetune-from-model restore-file arch fp16 bf16 memory-efficient-fp16 "
     "memory-efficient-bf16 amp max-epoch stop-time-hours stop-min-lr patience disable-validation valid-subset "
-    "log-format no-epoch-checkpoints keep-interval-updates no-save num-workers distributed-world-size log-file "
+    "log-format no-epoch-checkpoints keep-interval-updates no-save distributed-world-size log-file "
     "tensorboard-logdir no-save-optimizer-state no-last-checkpoints checkpoint-suffix reset-optimizer "
     "reset-lr-scheduler reset-meters reset-dataloader optimizer-overrides continue-once".split()
 )

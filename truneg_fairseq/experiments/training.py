@@ -20,7 +20,7 @@ from .settings import Experiment, Options, flags_of, text_of
 DEFAULTS: Options = {"save-interval-updates": 100, "log-interval": 10, "disable-validation": True}
 """fairseq-train's options where the file says nothing. Validation is what the evaluations are for."""
 
-_WITHOUT_EFFECT = DEFAULTS.keys() | {"validate-interval-updates", "cuda-graphs"}
+_WITHOUT_EFFECT = DEFAULTS.keys() | {"validate-interval-updates", "cuda-graphs", "num-workers"}
 """Options that change nothing of the result: a run may be continued with others."""
 
 _DIGITS = 16

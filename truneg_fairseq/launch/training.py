@@ -72,8 +72,8 @@ class TrainingRun(abc.ABC):
     @property
     def flags(self) -> list[str]:
         """fairseq-train's flags. Paths are absolute: a run's process has a current folder of its own."""
-        flags = [*self.own_flags, "--save-dir", self.folder.resolve(), "--seed", self.seed]
-        flags += ["--distributed-world-size", self.hardware.workers, "--num-workers", 0]
+        flags = ["--num-workers", 0, *self.own_flags, "--save-dir", self.folder.resolve(), "--seed", self.seed]
+        flags += ["--distributed-world-size", self.hardware.workers]
         flags += ["--no-epoch-checkpoints", "--keep-interval-updates", 1, "--log-format", "json"]
         flags += ["--cpu"] if self.hardware.cpu else []
         return [str(flag) for flag in flags]
@@ -182,16 +182,17 @@ def write_settings(folder: Path, settings: Mapping[str, Any]) -> None:
     if not (folder / SETTINGS_NAME).exists() and any(folder.glob("checkpoint*.pt")):
         raise TrueNegError(f"--output {folder}: has checkpoints of another training; choose another folder")
     if difference := changed_setting(folder, settings):
+        name, there, here = difference
         raise TrueNegError(
-            f"--output {folder}: has a run with {difference}; give the same options to continue it, or choose another "
+            f"--output {folder}: has a run with {name} {there}, expected {here}; give the same options to continue it, or choose another "
             "folder"
         )
     with replacing_text(folder / SETTINGS_NAME) as stream:
         json.dump(settings, stream, indent=1)
 
 
-def changed_setting(folder: Path, settings: Mapping[str, Any]) -> str | None:
-    """The first setting that differs from the run's in a folder, as "lr 0.001, expected 0.01"; None without one.
+def changed_setting(folder: Path, settings: Mapping[str, Any]) -> tuple[str, Any, Any] | None:
+    """The first setting that differs from the run's in a folder: name, value there, value here; None without one.
 
     None too where nothing has been made yet: in a new folder, and in one whose run failed before it saved anything.
     """
@@ -201,7 +202,7 @@ def changed_setting(folder: Path, settings: Mapping[str, Any]) -> str | None:
     found = read_json(path, dict[str, Any], expected="a run's settings; remove the folder or choose another --output")
     for name in [*settings, *(name for name in found if name not in settings)]:
         if found.get(name) != settings.get(name):
-            return f"{name} {found.get(name)}, expected {settings.get(name)}"
+            return name, found.get(name), settings.get(name)
     return None
 
 

@@ -50,11 +50,6 @@ class Ratio:
         return float(self.numerators.sum()) / total if total else 0.0
 
     @property
-    def is_mean(self) -> bool:
-        """Whether it is the mean of a score of every item."""
-        return bool((self.denominators == 1).all())
-
-    @property
     def items(self) -> int:
         """How many items the metric is defined on."""
         return int((self.denominators > 0).sum())

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from .comparison import ENOUGH_SEEDS, Comparison, Quantity, Summary
-from .intervals import Interval, Ratio
-from .result import HELD_OUT, Metric
+from .result import HELD_OUT
 
 NOT_SIGNIFICANT = "not significant"
 _MOST_COLUMNS = 12  # of a table of values; one with more has a row for each quantity
@@ -111,45 +110,6 @@ def mark(summary: Summary) -> str:
         return "" if summary.direction is None else NOT_SIGNIFICANT
     word = {True: "better", False: "worse", None: "higher" if summary.direction > 0 else "lower"}[summary.better]
     return f"{'↑' if summary.direction > 0 else '↓'} {word}"
-
-
-def score_tables(
-    title: str, scores: Mapping[str, Mapping[str, Ratio]], metrics: Mapping[str, Metric], *, items: str
-) -> list[Table]:
-    """The metrics of models on the same ``items`` by name, and their differences to the first model.
-
-    A row for each metric, with its 95 % interval over items and how many of them it is defined on.
-    """
-    quantities = {name: Quantity(metric.title, (), metric) for name, metric in metrics.items()}
-    known = {name: each for name, each in quantities.items() if any(name in found for found in scores.values())}
-    first, *others = scores
-    rows, differences = [], []
-    for name, each in known.items():
-        ratios = {model: found[name] for model, found in scores.items() if name in found}
-        counted = str(max(ratio.items for ratio in ratios.values()))
-        cells = [_with_interval(ratios[model], each) if model in ratios else "-" for model in scores]
-        rows.append((each.heading.strip(), *cells, counted))
-        if first in ratios:
-            compared = [ratios[model].interval(ratios[first]) if model in ratios else None for model in others]
-            differences.append((each.heading.strip(), *(shown_difference(interval, each) for interval in compared)))
-    made = [Table(title, ("", *scores, items), rows)]
-    return made + ([Table(f"{title}: differences to {first}", ("", *others), differences)] if others else [])
-
-
-def _with_interval(ratio: Ratio, quantity: Quantity) -> str:
-    if not ratio.items:
-        return "-"
-    interval = ratio.interval()
-    ends = "" if interval is None else f" [{quantity.format(interval.low)}, {quantity.format(interval.high)}]"
-    return quantity.format(ratio.value) + ends
-
-
-def shown_difference(interval: Interval | None, quantity: Quantity) -> str:
-    """A difference with its interval, and a word where the interval contains 0."""
-    if interval is None:
-        return "-"
-    mean, low, high = (quantity.format(value, "+") for value in interval)
-    return f"{mean} [{low}, {high}]" + (f" {NOT_SIGNIFICANT}" if interval.contains_zero else "")
 
 
 def wrapped(lines: Sequence[str]) -> list[str]:
