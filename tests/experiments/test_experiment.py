@@ -177,7 +177,7 @@ def test_an_experiment_from_a_kill_to_its_tables_and_beyond(folder, tmp_path, st
     experiment(folder, output, values=("training.validate-interval-updates=4",))
     assert started.trainings == ["same/seed-1", "baseline/seed-2", "same/seed-2"]
     assert all("--cpu" in line for line in started.lines), "trainings keep off the GPU"
-    assert len(started.evaluations) == 8
+    assert len(started.evaluations) == 4, "one process a model"
     assert all("cpu=True" in step for step in started.evaluations), "evaluations too"
     log = (output / "runs/same/seed-1/train/train.log").read_text()
     assert re.search(rf"Loaded checkpoint .*checkpoint_last.pt \(epoch 1 @ [1-{UPDATES - 1}] updates\)", log)
@@ -195,8 +195,7 @@ def test_an_experiment_from_a_kill_to_its_tables_and_beyond(folder, tmp_path, st
     for task in ("lexsub masked", "lexsub kept", "lexsub masked (people)", "lexsub kept (people)"):
         assert len(metrics(output, task)) == 4
     tables = (output / "comparison.md").read_text()
-    assert "| bits: same | 2 |" in tables
-    assert "**lexsub kept: differences to baseline**" in tables
+    assert "**lexsub kept**" in tables and "2 seeds are no evidence for a difference" in tables
     assert "Table 2" in (output / "report.html").read_text()
 
     # done: nothing is started again; more may be asked for
@@ -394,9 +393,8 @@ def test_rates_over_training(folder, tmp_path, started, monkeypatch, capsys):
         assert found["bits"] == pytest.approx(independent(train / name, folder / "data-bin")["bits"], abs=1e-6)
     assert last == metrics(tmp_path / "whole", "held-out text")["baseline", 1]
     tables = (tmp_path / "out" / "comparison.md").read_text()
-    expected = [f"{100 * each[name]:.1f}" for name in ("hc_iter", "hc_pred") for each in (first, middle, last)]
-    row = re.search(r"\(Table 2\)\*\*\n\n.*\n.*\n\| baseline \| (.*) \|", tables)[1].split(" | ")
-    assert row[:3] + row[4:7] == expected
+    shown = dict(re.findall(r"^\| (\w+\.) (?:16\.67|50|100) % +\| +([\d.]+) \|$", tables, re.MULTILINE))
+    assert shown == {title: f"{100 * last[name]:.2f}" for title, name in (("Iter.", "hc_iter"), ("Pred.", "hc_pred"))}
     with pytest.raises(SystemExit, match=r"training of baseline seed 1 has at 1 3 6, and the file asks for 1 6;"):
         experiment(folder, tmp_path / "out", "--only", "baseline", values=(*values, "evaluations.held_out.at=[0.01]"))
     for scheduler in ("polynomial_decay", "cosine"):

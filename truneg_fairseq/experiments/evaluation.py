@@ -58,8 +58,9 @@ class Evaluation:
     model: Path  # the file of the model
     folder: Path  # of its files
     settings: dict[str, Any]  # what determines its results
-    steps: Sequence[steps.Step]  # called one after the other in a process of their own
-    results: Callable[[], list[Result]]  # of the files that the steps leave
+    results: Callable[[], list[Result]]  # of the files that it leaves
+    steps: Sequence[steps.Step] = ()  # called one after the other in a process of their own
+    asked: steps.Asked | None = None  # in place of steps: a yardstick, measured together with the model's others
     late: bool = False  # takes as long as a training, and waits until all models are trained
     # what may grow: an evaluation with less is done again, and does what is missing
     extent: dict[str, int] = field(default_factory=dict)
@@ -89,20 +90,20 @@ class Evaluation:
 
     def run(self, poll: Callable[[], None], device: str | None) -> None:
         """Does its steps; ``poll`` and ``device`` as for :func:`.steps.call_logged`."""
+        self._begin()
+        log = self.folder / LOG_NAME
+        self._end(_call(self.steps, self.name, log, poll, device) if self.steps else 0.0)
+
+    def _begin(self) -> None:
         if self.folder.exists() and not self._is_of_this_model:
             shutil.rmtree(self.folder)
         write_settings(self.folder, self.settings)
         with replacing_text(self.folder / _BEGUN_NAME) as stream:
             stream.write(fingerprint(self.model))
-        started, log = time.monotonic(), self.folder / LOG_NAME
-        start = size_of(log)
-        code = steps.call_logged(self.steps, log=log, poll=poll, device=device) if self.steps else 0
-        if code:
-            raise TrueNegError(f"{self.name}: failed ({failure(log, code, start)}); its log is {log}")
-        seconds = round(time.monotonic() - started, 1)
-        record = {"extent": self.extent, "wall_seconds": seconds}
+
+    def _end(self, seconds: float) -> None:
         with replacing_text(self.folder / DONE_NAME) as stream:
-            json.dump(record, stream, indent=1)
+            json.dump({"extent": self.extent, "wall_seconds": seconds}, stream, indent=1)
         self.tidy()
 
     def tidy(self) -> None:
@@ -110,6 +111,27 @@ class Evaluation:
         for pattern in self.removed:
             for path in self.folder.glob(pattern):
                 path.unlink()
+
+
+def run_together(
+    evaluations: Sequence[Evaluation], run: Pretraining, folder: Path, poll: Callable[[], None], device: str | None
+) -> None:
+    """Measures a model on all these yardsticks in one process, whose log is in the folder of the arm and seed."""
+    for each in evaluations:
+        each._begin()
+    options = OpeningOptions(data=run.experiment.data.resolve(), cpu=run.hardware.cpu)
+    work = partial(steps.evaluate, [each.asked for each in evaluations if each.asked], options)
+    seconds = _call([work], "; ".join(each.name for each in evaluations), folder / LOG_NAME, poll, device)
+    for each in evaluations:
+        each._end(seconds)
+
+
+def _call(work: Sequence[steps.Step], name: str, log: Path, poll: Callable[[], None], device: str | None) -> float:
+    """The seconds of steps in a process of their own."""
+    started, start = time.monotonic(), size_of(log)
+    if code := steps.call_logged(work, log=log, poll=poll, device=device):
+        raise TrueNegError(f"{name}: failed ({failure(log, code, start)}); its log is {log}")
+    return round(time.monotonic() - started, 1)
 
 
 def evaluations_of(run: Pretraining, folder: Path) -> list[Evaluation]:
@@ -140,7 +162,9 @@ def _held_out(asked: HeldOut, run: Pretraining) -> Evaluation:
         mask_seed=asked.mask_seed,
         batch_size=asked.batch_size,
     )
-    models = [NamedModel(f"part {n}", part.model_path.resolve(), run.seed) for n, part in enumerate(run.parts)]
+    *early, last = [part.model_path.resolve() for part in run.parts]
+    models = [NamedModel(f"part {number}", path, run.seed) for number, path in enumerate(early)]
+    models.append(NamedModel(run.arm, last, run.seed))
 
     def results() -> list[Result]:
         *early, last = read_results([measured])
@@ -158,7 +182,7 @@ def _held_out(asked: HeldOut, run: Pretraining) -> Evaluation:
         model=run.model_path,
         folder=run.folder.parent / "held-out",
         settings=settings,
-        steps=[partial(steps.evaluate, models, [task], OpeningOptions(data=data, cpu=run.hardware.cpu), measured)],
+        asked=steps.Asked(tuple(models), task, measured),
         results=results,
     )
 
@@ -175,7 +199,6 @@ def _of_validation(name: str, split: str, run: Pretraining) -> Evaluation:
         model=run.model_path,
         folder=run.folder.parent / name,
         settings={"split": split},
-        steps=[],
         results=results,
     )
 
@@ -211,13 +234,12 @@ def _on_items(name: str, asked: Mapping[str, Any], run: Pretraining, folder: Pat
         limit=asked.get("most"),
     )
     model = NamedModel(run.arm, run.model_path.resolve(), run.seed)
-    options = OpeningOptions(data=run.experiment.data.resolve(), cpu=run.hardware.cpu)
     return Evaluation(
         name=f"{name}, {run.name}",
         model=run.model_path,
         folder=folder,
         settings=settings,
-        steps=[partial(steps.evaluate, [model], [task], options, path)],
+        asked=steps.Asked((model,), task, path),
         results=lambda: read_results([path]),
     )
 

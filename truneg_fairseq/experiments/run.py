@@ -23,7 +23,7 @@ from ..results.result import Result
 from ..results.tables import markdown, notes, tables, terminal, wrapped
 from ..results.verdict import verdict
 from ..workers import Progress
-from .evaluation import Evaluation, evaluations_of
+from .evaluation import Evaluation, evaluations_of, run_together
 from .settings import Experiment, ExperimentOptions
 from .training import Pretraining, check_start
 
@@ -68,13 +68,20 @@ class Run:
         """:meth:`execute` in a job of SLURM, whose log says what is done."""
         if late and not self.training.model_path.exists():
             return
-        steps = self.steps(late=late)
+        steps, waiting = self.steps(late=late), self.missing(late=late)
+
+        def poll() -> None:
+            # They are done in this order: a thread asks for one of them, as the folder may be on a network's disk.
+            while waiting and waiting[0].done:
+                waiting.pop(0)
+            job.progress(steps - len(waiting) - (not late and not self.training.model_path.exists()))
+
         call_in_job(
             partial(_execute, Run(self.training, self.folder), late=late),
             name=f"{self.name} fine-tuned" if late else self.name,
             folder=self.folder / (f"{SLURM}-late" if late else SLURM),
             options=options,
-            poll=lambda: job.progress(steps - self.steps(late=late)),
+            poll=poll,
         )
 
     def execute(self, job: Job, *, late: bool) -> None:
@@ -89,7 +96,12 @@ class Run:
             done = 1
             _say(f"{self.name}: trained in {self.training.used['wall_seconds']:.0f} s")
         device = "" if self.training.hardware.cpu else job.device
-        for number, evaluation in enumerate(self.missing(late=late), start=done):
+        missing = self.missing(late=late)
+        if together := [each for each in missing if each.asked]:
+            run_together(together, self.training, self.folder, lambda: job.progress(done), device)
+            done += len(together)
+            _say(f"{'; '.join(each.name for each in together)}: done in {together[0].wall_seconds:.0f} s")
+        for number, evaluation in enumerate((each for each in missing if not each.asked), start=done):
             evaluation.run(lambda number=number: job.progress(number), device)  # type: ignore[misc]
             _say(f"{evaluation.name}: done in {evaluation.wall_seconds:.0f} s")
 
@@ -100,7 +112,8 @@ class Run:
             try:
                 found += evaluation.results() if evaluation.done else ()
             except TrueNegError as error:
-                again = f"; remove {evaluation.folder / DONE_NAME} to evaluate again" if evaluation.steps else ""
+                measured = evaluation.steps or evaluation.asked
+                again = f"; remove {evaluation.folder / DONE_NAME} to evaluate again" if measured else ""
                 lost.append(f"{evaluation.name}: {error}{again}")
         return found
 

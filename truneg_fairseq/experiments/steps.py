@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from ..errors import one_line_errors
 from ..evaluation.models import NamedModel, OpeningOptions
@@ -51,13 +52,25 @@ def _call(steps: Sequence[Step]) -> None:
         step()
 
 
-def evaluate(models: Sequence[NamedModel], tasks: Sequence[Task], options: OpeningOptions, output: Path) -> None:
-    """Measures models, and writes the lines of results."""
+class Asked(NamedTuple):
+    """A yardstick for a model, and maybe for its earlier checkpoints before it."""
+
+    models: tuple[NamedModel, ...]  # the last one is the model
+    task: Task
+    output: Path  # of the result lines
+
+
+def evaluate(asked: Sequence[Asked], options: OpeningOptions) -> None:
+    """Measures one model on yardsticks, its checkpoint read once, and writes the lines of results."""
     from ..evaluation.yardstick import evaluate as measure
 
-    lines = [result.line for found in measure(models, tasks, options) for result in found.results()]
-    with replacing_text(output) as stream:
-        stream.writelines(lines)
+    alone = [each for each in asked if len(each.models) == 1]
+    single = measure(alone[0].models, [each.task for each in alone], options) if alone else ()
+    found = [(each, [measured]) for each, measured in zip(alone, single, strict=True)]
+    found += [(each, list(measure(each.models, [each.task], options))) for each in asked if len(each.models) > 1]
+    for each, measured in found:
+        with replacing_text(each.output) as stream:
+            stream.writelines(result.line for one in measured for result in one.results())
 
 
 def finetune_on_glue(options: TrainGlueOptions) -> None:

@@ -184,8 +184,8 @@ def write_settings(folder: Path, settings: Mapping[str, Any]) -> None:
     if difference := changed_setting(folder, settings):
         name, there, here = difference
         raise TrueNegError(
-            f"--output {folder}: has a run with {name} {there}, expected {here}; give the same options to continue it, or choose another "
-            "folder"
+            f"--output {folder}: has a run with {name} {there}, expected {here}; give the same options to continue it, "
+            "or choose another folder"
         )
     with replacing_text(folder / SETTINGS_NAME) as stream:
         json.dump(settings, stream, indent=1)
