@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from pickle import UnpicklingError
 
 import pytest
 import torch
@@ -52,11 +51,12 @@ def test_commands_run_no_code(command, trap, capsys):
 
 
 def test_the_hub_runs_no_code(trap, tmp_path):
+    from truneg_fairseq.errors import TrueNegError
     from truneg_fairseq.models.hub_interface import BertHubInterface, load
 
     (tmp_path / "run").mkdir()
     (tmp_path / "evil.pt").rename(tmp_path / "run" / "checkpoint_last.pt")
-    with pytest.raises(UnpicklingError, match="Weights only load failed"):
+    with pytest.raises(TrueNegError, match="which is not safe to load"):
         load(BertHubInterface, "run", "checkpoint_last.pt", "bin")
     assert not trap.exists()
 

@@ -15,11 +15,7 @@ from truneg_fairseq.data.tokenizer import wordpiece_tokenizer
 
 truneg_fairseq.register()
 
-from fairseq.models import ARCH_MODEL_REGISTRY  # noqa: E402
-from fairseq.models.masked_lm import MaskedLMModel  # noqa: E402
 
-from truneg_fairseq.evaluation.models import NamedModel, OpeningOptions  # noqa: E402
-from truneg_fairseq.evaluation.yardstick import evaluate, parse_tasks  # noqa: E402
 from truneg_fairseq.models.bert import BertModel  # noqa: E402
 from truneg_fairseq.models.checkpoints import read_checkpoint  # noqa: E402
 from truneg_fairseq.models.electra import ElectraModel  # noqa: E402
@@ -101,16 +97,10 @@ def test_a_bert_has_its_own_head(run):
     assert not hasattr(bert, "replaced_token_scores")
 
 
-def test_a_checkpoint_with_an_old_name_of_the_architecture_loads_without_the_trainings_data(run, tmp_path):
+def test_a_checkpoint_loads_without_the_trainings_data(run, tmp_path):
     content = torch.load(run / "bert" / "checkpoint_best.pt", weights_only=True)
-    content["cfg"]["model"].arch = "bert_base"  # under which fairseq has another model
-    content["cfg"]["model"].compile_layers = True  # an option of that time
     content["cfg"]["task"]["data"] = str(tmp_path / "moved")
-    torch.save(content, tmp_path / "old.pt")
-    loaded = BertModel.from_pretrained(str(tmp_path), "old.pt", str(run / "data-bin"))
-    assert loaded.model.args.arch == "truneg_bert_base"
-    options = OpeningOptions(data=run / "data-bin", tokenization="wordpiece")
-    (found,) = evaluate([NamedModel("old", tmp_path / "old.pt")], parse_tasks(["held-out=valid"]), options)
-    assert found.results()[0].settings["updates"] == 2
-    assert read_checkpoint(tmp_path / "old.pt").model["arch"] == "truneg_bert_base"
-    assert ARCH_MODEL_REGISTRY["bert_base"] is MaskedLMModel
+    torch.save(content, tmp_path / "moved.pt")
+    loaded = BertModel.from_pretrained(str(tmp_path), "moved.pt", str(run / "data-bin"))
+    assert read_checkpoint(tmp_path / "moved.pt").updates == 2
+    assert set(loaded.model.state_dict()) >= set(content["model"])

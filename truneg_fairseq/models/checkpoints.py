@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ..errors import TrueNegError, unreadable
 from ..files import file_digest, replacing_file, require_checkpoint
@@ -35,7 +35,7 @@ _SIZES = re.compile(
     r"|max_(source_|target_)?positions"
 )
 _LARGEST_SIZE = 1 << 24
-# Others have cross_entropy.
+# By the task of what is written.
 _CRITERIONS = {"masked_lm": "masked_lm", "electra_pretraining": "electra"}
 
 
@@ -119,14 +119,13 @@ def write_checkpoint(
 ) -> None:
     """Writes weights as a checkpoint at zero updates and without an optimizer's state.
 
-    It holds only tensors, plain Python values and, for BART, a Namespace. An existing output is replaced by a whole
-    file.
+    It holds only tensors and plain Python values. An existing output is replaced by a whole file.
     The model's argument ``_name`` is the architecture; ``settings`` are the task's arguments that are not its defaults.
     """
     import torch
 
     history = {"criterion_name": "MaskedLmLoss", "optimizer_name": "FairseqAdam"}
-    told = {VOCABULARY: fingerprint(read_symbols(data))} if (data / "dict.txt").is_file() else {}  # BART has two
+    told = {VOCABULARY: fingerprint(read_symbols(own))} if (own := _dictionary(data)) else {}
     content = {
         "args": None,
         "cfg": _configuration(model, data, task, settings),
@@ -226,17 +225,10 @@ def _configuration(model: Mapping[str, Any], data: Path, task: str, settings: Ma
 
     root = OmegaConf.structured(FairseqConfig())
     root.model = dict(model)
-    given = {**settings, "data": str(data.resolve())}
-    if task in TASK_DATACLASS_REGISTRY:
-        root.task = TASK_DATACLASS_REGISTRY[task](_name=task, **given)
-    else:  # has no dataclass: its arguments are those of translation, and more
-        defaults = OmegaConf.to_container(OmegaConf.structured(TASK_DATACLASS_REGISTRY["translation"]()), resolve=False)
-        root.task = {**cast(dict[str, Any], defaults), "task": task, **given}
-    criterion = _CRITERIONS.get(task, "cross_entropy")
+    root.task = TASK_DATACLASS_REGISTRY[task](_name=task, data=str(data.resolve()), **settings)
+    criterion = _CRITERIONS[task]
     root.criterion = CRITERION_DATACLASS_REGISTRY[criterion](_name=criterion)
     container: Any = OmegaConf.to_container(root, resolve=True, enum_to_str=True)
-    if "task" in model:  # of a model that asks for its task, which fairseq finds in a Namespace alone
-        container["model"] = argparse.Namespace(**model)
     return dict(container)
 
 

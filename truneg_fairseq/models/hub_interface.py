@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from ..data.tokenizer import TextTokenizer, check_dictionary, load_tokenizer
 from ..vocabulary import MASK_SYMBOL
+from .checkpoints import read_checkpoint
+from .loading import as_fairseq_reads
 
 
 class BertHubInterface(RobertaHubInterface):
@@ -103,12 +105,9 @@ def load(
 ) -> BertHubInterface:
     """Loads a checkpoint with its task and tokenizer, by default from the data that it was trained on."""
     path = Path(folder) / checkpoint_file
-    if data is not None:
-        overrides["data"] = str(data)
-    # Refuses what would run code; fairseq's own reading obeys TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD.
-    torch.load(path, map_location="cpu", weights_only=True)
-    overrides["load_checkpoint_heads"] = True
-    models, cfg, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], arg_overrides=overrides)
+    overrides |= {"load_checkpoint_heads": True, **({} if data is None else {"data": str(data)})}
+    state = as_fairseq_reads(read_checkpoint(path), overrides)
+    models, cfg, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], overrides, state=state)
     beside = Path(task.cfg.data.split(":")[0])
     tokenizer = load_tokenizer(beside)
     # None: what is encoded here must be what the model was trained on.

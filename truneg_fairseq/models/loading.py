@@ -44,7 +44,7 @@ def load_model(
         check_vocabulary(read, vocabulary, data)
     overrides = {"data": str(data), **({} if seed is None else {"seed": seed})}
     try:
-        state = _as_fairseq_reads(read, overrides)
+        state = as_fairseq_reads(read, overrides)
         models, _, task = checkpoint_utils.load_model_ensemble_and_task([str(read.path)], overrides, state=state)
     except TrueNegError:
         raise
@@ -60,12 +60,12 @@ def load_model(
 
 def load_task(read: Checkpoint, data: Path, seed: int | None = None) -> Any:
     """The task of a checkpoint's training alone, on a folder of binarized data."""
-    state = _as_fairseq_reads(read, {"data": str(data), **({} if seed is None else {"seed": seed})})
+    state = as_fairseq_reads(read, {"data": str(data), **({} if seed is None else {"seed": seed})})
     cfg = convert_namespace_to_omegaconf(state["args"]) if state.get("args") is not None else state["cfg"]
     return tasks.setup_task(cfg.task)
 
 
-def _as_fairseq_reads(read: Checkpoint, overrides: dict[str, Any]) -> dict[str, Any]:
+def as_fairseq_reads(read: Checkpoint, overrides: dict[str, Any]) -> dict[str, Any]:
     """What ``load_checkpoint_to_cpu`` makes of a file, without reading it again, and without its optimizer."""
     state = {**read.content, "model": dict(read.content["model"]), "last_optimizer_state": None}
     if state.get("args") is not None:
