@@ -449,3 +449,20 @@ def test_bad_input_ends_in_one_line(tmp_path, wordnet):
     left_open = replace(WHO, answers=())
     with pytest.raises(TrueNegError, match="has no answers, and its file is not marked as SQuAD 2"):
         measure(Attack("SwapSynWordNet", {}, 1, (Pair(left_open, left_open, {}),), {}), {}, {})
+
+
+def test_unanswered_variants_have_one_answer(tmp_path, capsys):
+    """As in Jia and Liang's script they are passed over: "a" counts by itself, "b" by nothing."""
+    questions = [
+        Question(name, "Who?", "the cat sat", (Answer("cat", 4),)) for name in ("a", "a-turk", "b", "b-turk", "c")
+    ]
+    data, predictions = tmp_path / "data.json", tmp_path / "predictions.json"
+    write_squad(data, SquadData(tuple(questions)))
+    predictions.write_text(json.dumps({"a": "cat", "c": "cat"}))
+    report = json.loads(run(capsys, "score-adversarial", data, predictions, "--json", "-"))["exact_match"]
+    main(["squad", "score", str(data), str(predictions), "--adversarial"])
+    printed = capsys.readouterr()
+    official = json.loads(printed.out)
+    assert [report["transformed"], official["adv_exact_match"]] == pytest.approx([200 / 3] * 2)
+    assert [report["original"], official["orig_exact_match"]] == pytest.approx([200 / 3] * 2)
+    assert "3 of 5 questions, which are passed over" in printed.err

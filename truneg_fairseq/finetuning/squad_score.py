@@ -114,8 +114,9 @@ def score_files(
     missing = [question.id for question in data.questions if question.id not in predictions]
     if not missing:
         return scores, None
+    counted = "are passed over" if adversarial else "score 0"
     return scores, (
-        f"{predictions_file}: has no answer to {len(missing):,} of {len(data.questions):,} questions, which score 0 "
+        f"{predictions_file}: has no answer to {len(missing):,} of {len(data.questions):,} questions, which {counted} "
         f"(the first is {missing[0]}); {len(predictions):,} predictions were read"
     )
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ..errors import TrueNegError
 from ..finetuning.squad_files import read_predictions, read_squad
 from ..finetuning.squad_score import (
+    ZERO,
     QuestionScore,
     require_answer,
     score_question,
@@ -107,13 +108,14 @@ def measure_files(pairs: Path, original: Path, transformed: Path, name: str | No
 def measure_adversarial_files(name: str, data: Path, predictions: Path) -> Robustness:
     """Scores predictions for a file of Jia and Liang: each original question, and the worst of its variants.
 
-    An original without variants counts by itself on both sides.
+    An original without variants counts by itself on both sides. As in their script a question without an answer is
+    passed over, and scores 0 where nothing else stands for its original.
     """
     questions, answers = read_squad(data).questions, read_predictions(predictions)
-    _require_answers([question.id for question in questions], answers, "question and variant")
     scores = score_questions(questions, answers)
-    worst = worst_variants(scores)
-    return Robustness(name, tuple(worst), _columns([scores[each] for each in worst], list(worst.values())))
+    ids = tuple(worst_variants(scores))
+    worst = worst_variants({each: score for each, score in scores.items() if each in answers})
+    return Robustness(name, ids, _columns([scores[each] for each in ids], [worst.get(each, ZERO) for each in ids]))
 
 
 def _columns(*sides: list[QuestionScore]) -> dict[str, NDArray[np.float64]]:
