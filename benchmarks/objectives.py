@@ -53,16 +53,15 @@ FALSE_NEGATIVES: dict[str, tuple[str, ...]] = {
     "embedding": (*HC, "--hc-detector", "embedding"),
     "table+embedding": (*HC, "--hc-detector", "table+embedding"),
     "context": (*HC, "--hc-detector", "context"),
-    "uniform smoothing": ("--target-smoothing", "uniform"),
-    "synonym smoothing": ("--target-smoothing", "synonyms"),
-    "self-smoothing": ("--target-smoothing", "self"),
+    "uniform smoothing": ("--uniform-targets", "0.1"),
+    "synonym smoothing": ("--synonym-targets", "0.1"),
 }
 GENERATION_OBJECTIVES: dict[str, tuple[str, ...]] = {
     "no share": (),
     "HC": HC,
     "SR-word": ("--sr-word-weight", "1"),
-    "synonyms": ("--target-smoothing", "synonyms", "--target-smoothing-shape", "uniform"),
-    "corpus": ("--target-smoothing-corpus", "0.1"),
+    "synonyms": ("--synonym-targets", "0.1", "--synonym-shape", "uniform"),
+    "corpus": ("--corpus-targets", "0.1"),
 }
 VARIANTS = {"objectives": OBJECTIVES, "false-negatives": FALSE_NEGATIVES}
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -264,3 +264,73 @@ def gpt2_text(tokens: Sequence[str]) -> str:
     from tokenizers.decoders import ByteLevel
 
     return str(ByteLevel().decode(list(tokens)))
+
+
+class WordBoundaries(NamedTuple):
+    """Which tokens of a dictionary belong to one word: arrays, or tensors of one device."""
+
+    continues: Any  # bool, shape (V,), whether a token continues the word of the token before it
+    unfinished: Any = None  # bool, shape (V,), whether the next token continues its word (subword-nmt); None for never
+
+    def inside(self, tokens: Any) -> Any:
+        """Whether a token belongs to the same word as the token before it; bool, of the shape of ``tokens``, (B, T)."""
+        inside = self.continues[tokens]
+        if self.unfinished is not None:
+            inside[:, 1:] |= self.unfinished[tokens[:, :-1]]
+        return inside
+
+    def whole(self, tokens: Any) -> Any:
+        """Which tokens are whole words, judged on the original sequence (footnote 5).
+
+        Whether the word of a last token goes on is not known: it is none. In a sequence that ends with ``</s>`` or
+        padding this concerns no word.
+
+        Args:
+            tokens: int64, shape (B, T), the original tokens (nothing masked), padding included.
+
+        Returns:
+            bool, shape (B, T): the token does not continue a word, and the next token does not continue it.
+        """
+        inside = self.inside(tokens)
+        continued = inside & False if self.unfinished is None else self.unfinished[tokens]
+        continued[:, :-1] = inside[:, 1:]
+        continued[:, -1] |= self.continues.any()  # a dictionary of words has no piece that could follow
+        return ~(inside | continued)
+
+    def whole_alone(self, tokens: Any) -> Any:
+        """Which tokens can be whole words, where their neighbours are not known; bool, of the shape of ``tokens``."""
+        alone = ~self.continues[tokens]
+        return alone if self.unfinished is None else alone & ~self.unfinished[tokens]
+
+    def on(self, device: Any) -> WordBoundaries:
+        """The same as tensors of a device."""
+        import torch
+
+        return WordBoundaries(*(None if marks is None else torch.as_tensor(marks, device=device) for marks in self))
+
+
+def vocabulary_of_tokenizer(tokenizer: Any, tokenization: str = "auto", size: int | None = None) -> Vocabulary:
+    """The vocabulary of a tokenizer of transformers.
+
+    Args:
+        tokenizer: a ``PreTrainedTokenizerFast`` (or a slow one) with a mask token.
+        tokenization: how it marks whole words, see :class:`Vocabulary`.
+        size: rows of the model's embeddings, where they are more than the tokenizer's tokens; the rest are not words.
+    """
+    name = tokenizer.name_or_path or type(tokenizer).__name__
+    ids = tokenizer.get_vocab()
+    needed = max(ids.values()) + 1
+    if size is not None and needed > size:
+        raise TrueNegError(
+            f"{name}: the tokenizer needs {needed:,} embeddings, the model has {size:,}; call "
+            f"model.resize_token_embeddings({needed})"
+        )
+    symbols = [f"<unused{index}>" for index in range(size or needed)]
+    unused = set(symbols)
+    for token, index in ids.items():
+        unused.discard(symbols[index])
+        symbols[index] = token
+    special = {*unused, *tokenizer.all_special_tokens}
+    if tokenization == "auto" and tokenizer.is_fast:
+        tokenization = tokenization_of(tokenizer.backend_tokenizer.to_str())
+    return Vocabulary.from_symbols(symbols, tokenization, special=special, added=tokenizer.get_added_vocab().keys())

@@ -48,7 +48,7 @@ TRAINING = """
 # Small models are near to nothing: with threshold 0 every mistake is corrected a little.
 EVERYTHING = (
     *("--hc-weight", 1, "--hc-detector", "embedding+context", "--hc-graded", "--hc-threshold", 0),
-    *("--sr-word-weight", 1, "--sr-sent-weight", 1, "--softmax-temperature", 1.5, "--target-smoothing", "synonyms"),
+    *("--sr-word-weight", 1, "--sr-sent-weight", 1, "--softmax-temperature", 1.5, "--synonym-targets", "0.1"),
     *("--discriminator-false-negatives", "soft", "--tokenization", "wordpiece"),
 )
 RATES = (

@@ -15,18 +15,18 @@ from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.trainer.trainer import PluginTrainer
 
 CRITERION = ("--criterion", "masked_lm_true_neg")
-BOTH = ("--target-smoothing-corpus", 0.2, "--target-smoothing-embedding", 0.1)
+BOTH = ("--corpus-targets", 0.2, "--nearest-targets", 0.1)
 
 
 @pytest.fixture(scope="module")
 def counted(binarized, tmp_path_factory):
     path = tmp_path_factory.mktemp("counts") / FILE_NAME
     run_command(truneg("data", "counts", "--data", binarized, "--output", path))
-    return ("--alternatives", path)
+    return ("--corpus-counts", path)
 
 
 def test_the_loss_is_that_of_the_mixed_target(binarized, counted):
-    _, task, model, criterion = build(binarized, *CRITERION, *BOTH, *counted, "--target-smoothing", "uniform")
+    _, task, model, criterion = build(binarized, *CRITERION, *BOTH, *counted, "--uniform-targets", "0.1")
     model.eval()
     for sample in batches(task, 2):
         predicted = criterion.predict(model, sample)
@@ -73,7 +73,7 @@ def taught_by(binarized, tmp_path_factory):
 def test_a_teacher_reads_the_masked_sentence(binarized, taught_by):
     from fairseq.checkpoint_utils import load_model_ensemble
 
-    flags = ("--target-smoothing-teacher", 0.3, *taught_by)
+    flags = ("--teacher-targets", 0.3, *taught_by)
     _, task, model, criterion = build(binarized, *CRITERION, *flags)
     before = torch.get_rng_state()
     (teacher,) = load_model_ensemble([str(taught_by[1])], {"data": str(binarized)})[0]
@@ -98,7 +98,7 @@ def test_a_teacher_of_another_dictionary_is_refused(binarized, taught_by, tmp_pa
     first, second, *rest = (other / "dict.txt").read_text().splitlines(keepends=True)
     (other / "dict.txt").write_text("".join((second, first, *rest)))
     with pytest.raises(SystemExit, match=r"other: was made with a vocabulary of .*, the checkpoint is of"):
-        build(other, *CRITERION, "--target-smoothing-teacher", 0.3, *taught_by)
+        build(other, *CRITERION, "--teacher-targets", 0.3, *taught_by)
 
 
 @pytest.mark.slow
@@ -110,7 +110,7 @@ def test_a_training_tells_its_counts_and_one_that_goes_on_with_others_says_so(bi
     saving = ("--disable-validation", "--save-dir", tmp_path / "saved", "--max-update")
     first = run_command(fairseq_train(*flags, *counted, *saving, 1)).stdout
     assert f"corpus counts {counted[1]}: 1,925 tokens, " in first
-    again = run_command(fairseq_train(*flags, "--alternatives", other, *saving, 2)).stdout
+    again = run_command(fairseq_train(*flags, "--corpus-counts", other, *saving, 2)).stdout
     assert "the data differ from the start of " in again
     assert f" ({FILE_NAME})" in again
 
@@ -118,12 +118,12 @@ def test_a_training_tells_its_counts_and_one_that_goes_on_with_others_says_so(bi
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (("--target-smoothing-teacher", 0.1), r"--target-smoothing-teacher 0\.1: found no --teacher; expected"),
-        (("--target-smoothing-teacher", 0.1, "--teacher", "none.pt"), r"none\.pt: no such file"),
+        (("--teacher-targets", 0.1), r"--teacher-targets 0\.1: found no --teacher; expected"),
+        (("--teacher-targets", 0.1, "--teacher", "none.pt"), r"none\.pt: no such file"),
         (BOTH, r"data-bin/corpus_counts\.npz: no such file; expected .* 'truneg data counts"),
         (
             (*("--target-smoothing", "self", "--target-smoothing-weight", 0.8), *BOTH),
-            r"--target-smoothing-weight 0\.8, --target-smoothing-corpus 0\.2, .*: the shares are more than the whole",
+            r"--target-smoothing-weight 0\.8, --corpus-targets 0\.2, .*: the shares are more than the whole",
         ),
     ],
 )

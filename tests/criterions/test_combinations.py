@@ -53,7 +53,7 @@ def combination(chance: random.Random, table) -> list[object]:
     if smoothing != "none":
         flags += ["--target-smoothing", smoothing, "--target-smoothing-weight", chance.choice((0.1, 0.6))]
     if smoothing == "synonyms":
-        every, near = ("--target-smoothing-shape", "uniform"), ("--target-smoothing-threshold", 0)
+        every, near = ("--synonym-shape", "uniform"), ("--target-smoothing-threshold", 0)
         flags += chance.choice((every, near))
     if smoothing == "synonyms" or (judged and "table" in detector):
         flags += ["--synonym-table", table]
@@ -61,7 +61,7 @@ def combination(chance: random.Random, table) -> list[object]:
         flags += more * (chance.random() < 0.5)
     for more in (
         ("--sr-word-form", "expected"),
-        ("--target-smoothing-embedding", 0.2),
+        ("--nearest-targets", 0.2),
         ("--loss-truncation", 0.3),
     ):
         flags += more * (chance.random() < 0.5)
@@ -144,7 +144,7 @@ class Loops:
         shares = torch.zeros(size)
         for word, synonym in self.pairs if kind == "synonyms" and self.is_whole_word(place) else ():
             cosine = float(F.cosine_similarity(self.vectors[gold], self.vectors[synonym], dim=0))
-            by_cosine = self.cfg.target_smoothing_shape == "cosine"
+            by_cosine = self.cfg.synonym_shape == "cosine"
             if word == gold and (not by_cosine or cosine >= self.cfg.target_smoothing_threshold):
                 shares[synonym] = math.exp(cosine / self.cfg.target_smoothing_temperature) if by_cosine else 1
         return (self.cfg.target_smoothing_weight, shares / shares.sum()) if shares.sum() else (0, shares)
@@ -165,7 +165,7 @@ class Loops:
         return set(sorted(loss, key=loss.get, reverse=True)[:count])
 
     def cross_entropy(self) -> Tensor:
-        total, dropped, near = torch.zeros(()), self.truncated(), self.cfg.target_smoothing_embedding
+        total, dropped, near = torch.zeros(()), self.truncated(), self.cfg.nearest_targets
         for place in self.places:
             log_p = (self.logits[place] / self.cfg.softmax_temperature).log_softmax(-1)
             share, soft = self.smoothed(place)

@@ -24,8 +24,8 @@ def everything(data_bin, tmp_path_factory):
 
 
 PASSES = [
-    (("--target-smoothing", "uniform"), 1, 1),
-    (("--target-smoothing", "synonyms", *WORDPIECE), 1, 1),
+    (("--uniform-targets", "0.1"), 1, 1),
+    (("--synonym-targets", "0.1", *WORDPIECE), 1, 1),
     (("--hc-weight", 1, "--hc-detector", "table+embedding"), 1, 1),
     (("--target-smoothing", "self"), 2, 2),
     (("--hc-weight", 1, "--hc-detector", "context"), 3, 1),
@@ -92,7 +92,7 @@ def test_the_context_score_compares_the_states_of_every_layer(flags, data_bin):
 
 @pytest.mark.parametrize("smoothing", ["none", "uniform", "synonyms", "self"])
 def test_the_log_has_smoothing_rates_and_no_rates_of_options_that_are_off(smoothing, data_bin, everything):
-    flags = ("--target-smoothing", smoothing, "--target-smoothing-weight", 0.2, "--target-smoothing-shape", "uniform")
+    flags = ("--target-smoothing", smoothing, "--target-smoothing-weight", 0.2, "--synonym-shape", "uniform")
     table = ("--synonym-table", everything) if smoothing == "synonyms" else ()
     _, task, model, criterion = build(
         data_bin, "--criterion", "masked_lm_true_neg", *flags, *table, *WORDPIECE, *NO_DROPOUT
@@ -140,7 +140,7 @@ def test_antonyms_other_forms_and_numbers_are_never_excused(data_bin, tmp_path):
     assert (data_bin / "exclusions.npz").stat().st_mtime_ns == written
 
 
-@pytest.mark.parametrize("flags", [(), ("--target-smoothing", "synonyms")])
+@pytest.mark.parametrize("flags", [(), ("--synonym-targets", "0.1")])
 def test_two_halves_are_the_whole(flags, data_bin, everything):
     """Of what is averaged over the masked positions, to the rounding; docs/explain/method.md has the rest."""
     flags = (*BOTH, *flags, "--synonym-table", everything, *WORDPIECE, *NO_DROPOUT)
@@ -168,7 +168,7 @@ def test_two_halves_are_the_whole(flags, data_bin, everything):
 
 @pytest.mark.parametrize("precision", ["half", "bfloat16"])
 def test_every_table_stays_an_integer_when_the_trainer_halves_the_criterion(precision, data_bin):
-    flags = ("--hc-detector", "table+embedding", "--target-smoothing", "synonyms", *WORDPIECE)
+    flags = ("--hc-detector", "table+embedding", "--synonym-targets", "0.1", *WORDPIECE)
     *_, criterion = build(data_bin, *BOTH, *flags)
     getattr(criterion, precision)()
     assert {buffer.dtype for buffer in criterion.buffers()} == {torch.int64, torch.int32, torch.bool}

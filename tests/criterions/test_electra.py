@@ -261,10 +261,10 @@ def test_no_pass_is_made_twice(names, extra, expected, data_bin, tmp_path):
         ("--sr-sent-weight", 1, "--discriminator-false-negatives", "relabel"),
         (
             *("--hc-weight", 1, "--hc-graded", "--hc-detector", "table+embedding+context"),
-            *("--discriminator-false-negatives", "soft", "--target-smoothing", "synonyms", "--sr-sent-weight", 1),
+            *("--discriminator-false-negatives", "soft", "--synonym-targets", "0.1", "--sr-sent-weight", 1),
         ),
         ("--target-smoothing", "self"),
-        ("--target-smoothing", "uniform", "--hc-weight", 0.5),
+        ("--uniform-targets", "0.1", "--hc-weight", 0.5),
     ],
 )
 def test_no_step_waits_for_the_device(data_bin, tmp_path, options):

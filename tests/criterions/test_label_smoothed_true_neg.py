@@ -58,7 +58,7 @@ def one_batch(data, *flags, size=4):
 )
 def test_without_alternatives_it_is_stock_to_the_bit(data, flags):
     model, ours, sample = one_batch(
-        data, *OURS, *flags, "--target-smoothing", "synonyms", "--target-smoothing-weight", 0
+        data, *OURS, *flags, "--synonym-targets", 0
     )
     _, stock, _ = one_batch(data, *SMOOTHED, *flags)
     found, expected = (loss_and_gradients(model, criterion, sample) for criterion in (ours, stock))
@@ -96,8 +96,8 @@ def whole_words(row):
 def test_the_loss_is_the_formula(data, shape):
     """Over every target token, in fp64, from the definitions."""
     eps, share, prefix = 0.1, 0.3, 1
-    smoothing = ("--target-smoothing", "synonyms", "--target-smoothing-weight", share)
-    smoothing = (*smoothing, "--target-smoothing-shape", shape)
+    smoothing = ("--synonym-targets", share)
+    smoothing = (*smoothing, "--synonym-shape", shape)
     flags = ("--label-smoothing", eps, "--ignore-prefix-size", prefix, "--hc-weight", 0.5)
     model, criterion, sample = one_batch(data, *OURS, *smoothing, *flags, size=24)
     dictionary = Vocabulary.from_symbols(read_symbols(data / "dict.en.txt")).symbols
@@ -133,7 +133,7 @@ def test_the_loss_is_the_formula(data, shape):
 
 
 def test_corpus_alternatives_and_word_distance_train(data):
-    flags = ("--target-smoothing-corpus", 0.2, "--sr-word-weight", 0.5, "--label-smoothing", 0.1)
+    flags = ("--corpus-targets", 0.2, "--sr-word-weight", 0.5, "--label-smoothing", 0.1)
     model, criterion, sample = one_batch(data, *OURS, *flags)
     _, _, log, gradients = loss_and_gradients(model, criterion, sample)
     assert 0 < int(log["smoothed"]) < int(log["positions"]), "not beside the ends of a sentence"
@@ -153,8 +153,8 @@ def test_untied_embeddings_are_refused_by_the_word_distance(data):
     "flags",
     [
         ("--label-smoothing", 0.1, "--hc-weight", 1, "--sr-word-weight", 1),
-        ("--target-smoothing", "synonyms", "--target-smoothing-shape", "rank", "--target-smoothing-corpus", 0.1),
-        ("--target-smoothing", "synonyms", "--target-smoothing-shape", "vectors", "--loss-truncation", 0.1),
+        ("--synonym-targets", "0.1", "--synonym-shape", "rank", "--corpus-targets", 0.1),
+        ("--synonym-targets", "0.1", "--synonym-shape", "vectors", "--loss-truncation", 0.1),
     ],
 )
 def test_no_step_waits_for_the_device(data, flags):
@@ -170,7 +170,7 @@ def test_no_step_waits_for_the_device(data, flags):
 
 
 @pytest.mark.parametrize("step", ["train_step", "valid_step"])
-@pytest.mark.parametrize("flags", [("--hc-weight", 1), ("--target-smoothing-corpus", 0.1)])
+@pytest.mark.parametrize("flags", [("--hc-weight", 1), ("--corpus-targets", 0.1)])
 def test_a_step_brings_the_criterion_to_the_device_of_the_model(data, flags, step, monkeypatch):
     """fairseq does not, where there are several workers, nor in fairseq-validate."""
     monkeypatch.setattr(TranslationTask, step, lambda *_, **__: None)
@@ -182,5 +182,5 @@ def test_a_step_brings_the_criterion_to_the_device_of_the_model(data, flags, ste
 
 @pytest.mark.parametrize("shape", ["rank", "vectors"])
 def test_soft_targets_by_cosine_in_half_precision(data, shape):
-    flags = ("--target-smoothing", "synonyms", "--target-smoothing-shape", shape, "--dropout", 0)
+    flags = ("--synonym-targets", "0.1", "--synonym-shape", shape, "--dropout", 0)
     assert_close_to_fp32(lambda: one_batch(data, *OURS, *flags), torch.float16)

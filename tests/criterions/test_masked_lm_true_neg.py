@@ -15,10 +15,10 @@ OFF = [
     "masked_lm_hc --synonym-table empty.npz --tokenization wordpiece",
     "masked_lm_sr_word --sr-word-weight 0",
     "masked_lm_sr_sent --sr-sent-weight 0",
-    "masked_lm_true_neg --target-smoothing-weight 0 --target-smoothing uniform",
-    "masked_lm_true_neg --target-smoothing-weight 0 --target-smoothing synonyms",
+    "masked_lm_true_neg --target-smoothing-weight 0 --uniform-targets 0.1",
+    "masked_lm_true_neg --target-smoothing-weight 0 --synonym-targets 0.1",
     "masked_lm_true_neg --target-smoothing-weight 0 --target-smoothing self",
-    "masked_lm_true_neg --target-smoothing-corpus 0 --target-smoothing-embedding 0",  # counts: there are none
+    "masked_lm_true_neg --corpus-targets 0 --nearest-targets 0",  # counts: there are none
 ]
 
 

@@ -16,7 +16,7 @@ OBJECTIVES = {
         *(*TRUE_NEG, "--hc-weight", 1, "--hc-detector", "embedding+context", "--hc-graded", "--hc-threshold", 0),
         *("--hc-acceptance-model", "embedding_context.json"),
     ),
-    "synonym_smoothing": (*TRUE_NEG, "--target-smoothing", "synonyms", *WORDPIECE),
+    "synonym_smoothing": (*TRUE_NEG, "--synonym-targets", "0.1", *WORDPIECE),
     "self_smoothing": (*TRUE_NEG, "--target-smoothing", "self"),
 }
 

@@ -214,7 +214,7 @@ def test_an_experiment_from_a_kill_to_its_tables_and_beyond(folder, tmp_path, st
         ("training.lr=[0.02]", r"training of baseline seed 1 has --lr 0.01, and the file asks for 0.02; put it back"),
         ("updates=7", r"training of baseline seed 1 has updates 6, and the file asks for 7;"),
         ("training.weight-decay=0.1", r"has --weight-decay None, and the file asks for 0.1;"),
-        ("arms.same.options.target-smoothing=none", r"same seed 1 has --target-smoothing uniform, .* for none;"),
+        ("arms.same.options.target-smoothing=none", r"same seed 1 has --uniform-targets 0.1, .* for none;"),
         ("evaluations.held_out.mask_seed=2", r"held-out text, baseline seed 1 has mask_seed 1, .* for 2;"),
     ]:
         with pytest.raises(SystemExit, match=line) as refused:
@@ -456,13 +456,13 @@ def test_only_the_files_of_the_wanted_arms_have_to_be_there(folder, tmp_path):
 def test_counts_beside_the_data_are_a_setting_too(folder, tmp_path):
     data = shutil.copytree(folder / "data-bin", tmp_path / "data")
     path = tmp_path / "file.yaml"
-    path.write_text(FILE.replace("baseline: {}", "baseline: {options: {target-smoothing-corpus: 0.1}}"))
+    path.write_text(FILE.replace("baseline: {}", "baseline: {options: {corpus-targets: 0.1}}"))
     found = read_experiment(path, [f"paths.data={data}", f"paths.judgements={folder / 'swords.json.gz'}"])
     (training, *_) = (run.training for run in Runner(found, ExperimentOptions(file=path, output=tmp_path / "out")).runs)
     digests = set()
     for content in ("few", "many words"):
         (data / "alternatives.npz").write_text(content)
-        digests.add(training.settings["--alternatives"])
+        digests.add(training.settings["--corpus-counts"])
     assert len(digests) == 2
 
 

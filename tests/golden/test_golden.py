@@ -73,27 +73,8 @@ FRONT_ENDS = {
 }
 
 
-# Today's names of options that are to be renamed; goes with the renaming.
-_TODAY = {
-    "nearest_targets": "target_smoothing_embedding",
-    "corpus_targets": "target_smoothing_corpus",
-    "corpus_counts": "alternatives",
-}
-_SMOOTHING = {"uniform_targets": "uniform", "synonym_targets": "synonyms"}
-
-
-def today(options: dict[str, Any]) -> dict[str, Any]:
-    named: dict[str, Any] = {}
-    for name, value in options.items():
-        if name in _SMOOTHING:
-            named |= {"target_smoothing": _SMOOTHING[name], "target_smoothing_weight": value}
-        else:
-            named[_TODAY.get(name, name)] = value
-    return named
-
-
 def flags(options: dict[str, Any]) -> list[str]:
-    return [word for name, value in today(options).items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    return [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
 
 
 def files(options: dict[str, Any], *, synonyms: bool = True) -> dict[str, str]:
@@ -187,10 +168,10 @@ def in_transformers(front_end: str, options: dict[str, Any]) -> dict[str, float]
         config = ElectraConfig(embedding_size=16, **sizes)
         small = ElectraConfig(**{**sizes, "embedding_size": 16, "hidden_size": 24, "intermediate_size": 32})
         model: Any = ElectraForReplacedTokens.of(ElectraForPreTraining(config), ElectraForMaskedLM(small))
-        trainer: Any = ElectraTrainer(model, true_negatives=ElectraArguments(**today(given)), **others)
+        trainer: Any = ElectraTrainer(model, true_negatives=ElectraArguments(**given), **others)
     else:
         model = BertForMaskedLM(BertConfig(**sizes))
-        trainer = TrueNegativeTrainer(model, true_negatives=TrueNegativeArguments(**today(given)), **others)
+        trainer = TrueNegativeTrainer(model, true_negatives=TrueNegativeArguments(**given), **others)
     torch.manual_seed(3)
     model.train()
     # The values are from torch's own generator; the samples of a training follow from their place in it.

@@ -17,8 +17,8 @@ MASKED_LM = {
     "hc_graded": {"hc_weight": 1.0, "hc_graded": True, "hc_detector": "table+embedding", "hc_threshold": 0.0},
     "sr_word": {"sr_word_weight": 0.5},
     "sr_sent": {"sr_sent_weight": 20.0},
-    "synonyms": {"target_smoothing": "synonyms", "target_smoothing_threshold": -1.0},
-    "uniform": {"target_smoothing": "uniform"},
+    "synonyms": {"synonym_targets": 0.1, "target_smoothing_threshold": -1.0},
+    "uniform": {"uniform_targets": 0.1},
     "self": {"target_smoothing": "self", "softmax_temperature": 2.0},
 }
 ELECTRA = {

@@ -175,7 +175,7 @@ def test_code_of_a_model_runs_only_where_it_is_trusted(tmp_path, model, monkeypa
     common += ["--max_seq_length", 16, "--save_strategy", "no"]
     with pytest.raises(SystemExit, match=r"model: cannot be loaded \(its own code, which --trust_remote_code runs\)"):
         run_here(monkeypatch, *common)
-    options = TrueNegativeArguments(target_smoothing_teacher=0.3, teacher=str(model))
+    options = TrueNegativeArguments(teacher_targets=0.3, teacher=str(model))
     with pytest.raises(ValueError, match="trust_remote_code"):
         trainer(small_model("BertForMaskedLM"), tmp_path, options)
     assert not (tmp_path / "ran").exists()

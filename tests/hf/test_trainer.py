@@ -68,7 +68,7 @@ def test_alternatives_of_a_corpus_and_of_a_teacher(tmp_path):
     original = torch.where(masked, inputs["labels"], inputs["input_ids"])
     symbols = vocabulary_of(tokenizer, "wordpiece", ROWS).symbols
     count_tokens([row[row != PAD].numpy() for row in original] * 3, symbols).save(tmp_path / "alternatives.npz")
-    shares = {"target_smoothing_teacher": 0.3, "target_smoothing_corpus": 0.2}
+    shares = {"teacher_targets": 0.3, "corpus_targets": 0.2}
     files = {"teacher": str(tmp_path / "teacher"), "alternatives": str(tmp_path / "alternatives.npz")}
     machine = trainer(model, tmp_path, TrueNegativeArguments(**shares, **files, tokenization="wordpiece"))
     found = machine.compute_loss(model, dict(inputs))
@@ -94,7 +94,7 @@ def test_a_teacher_with_another_tokenizer_is_refused(tmp_path):
     small_model("BertForMaskedLM").save_pretrained(tmp_path / "teacher")
     (tmp_path / "teacher" / "vocab.txt").write_text("\n".join([*TOKENS[:5], *reversed(TOKENS[5:])]))
     transformers.BertTokenizerFast(str(tmp_path / "teacher" / "vocab.txt")).save_pretrained(tmp_path / "teacher")
-    options = TrueNegativeArguments(target_smoothing_teacher=0.3, teacher=str(tmp_path / "teacher"))
+    options = TrueNegativeArguments(teacher_targets=0.3, teacher=str(tmp_path / "teacher"))
     with pytest.raises(TrueNegError, match=r"teacher: its token 5 is '.+', the model's '.+'; expected a teacher with"):
         trainer(small_model("BertForMaskedLM"), tmp_path, options)
 
@@ -180,7 +180,7 @@ def test_every_objective_is_its_formula_on_the_models_outputs(kind, tmp_path):
         {"sr_word_weight": 0.5, "sr_sent_weight": 2.0},
         {"softmax_temperature": 2.0},
         {"target_smoothing": "self", "target_smoothing_weight": 0.3},
-        {"target_smoothing": "synonyms", "target_smoothing_threshold": -1.0},
+        {"synonym_targets": 0.1, "target_smoothing_threshold": -1.0},
         {"hc_detector": "table+embedding", "hc_graded": True, "hc_threshold": 0.0},
         {"hc_detector": "table+embedding+context", "hc_threshold": 0.0, "hc_graded": True, "target_smoothing": "self"},
         {"hc_detector": "table+embedding+context", "hc_threshold": 0.0, "hc_graded": True, "sr_sent_weight": 0.5},

@@ -9,8 +9,8 @@ from support.hf_models import one_update
 pytest.importorskip("accelerate", reason="transformers' Trainer needs accelerate (pip install 'truneg_fairseq[hf]')")
 
 OPTIONS = {
-    "BertForMaskedLM": {"sr_word_weight": 0.5, "target_smoothing_embedding": 0.2},
-    "electra": {"hc_weight": 1.0, "sr_sent_weight": 20.0, "target_smoothing_embedding": 0.2},
+    "BertForMaskedLM": {"sr_word_weight": 0.5, "nearest_targets": 0.2},
+    "electra": {"hc_weight": 1.0, "sr_sent_weight": 20.0, "nearest_targets": 0.2},
 }
 
 

@@ -164,9 +164,9 @@ MASKED_LM = {
     "table_embedding": "--criterion masked_lm_hc --hc-detector table+embedding --hc-threshold 0.01",
     "context": "--criterion masked_lm_hc --hc-detector context --hc-threshold 0.05",
     "graded": "--criterion masked_lm_hc --hc-detector table+embedding+context --hc-threshold 0.01 --hc-graded",
-    "uniform": "--criterion masked_lm_true_neg --target-smoothing uniform",
-    "synonyms": "--criterion masked_lm_true_neg --target-smoothing synonyms --target-smoothing-threshold -1",
-    "synonyms_flat": "--criterion masked_lm_true_neg --target-smoothing synonyms --target-smoothing-shape uniform",
+    "uniform": "--criterion masked_lm_true_neg --uniform-targets 0.1",
+    "synonyms": "--criterion masked_lm_true_neg --synonym-targets 0.1 --target-smoothing-threshold -1",
+    "synonyms_flat": "--criterion masked_lm_true_neg --synonym-targets 0.1 --synonym-shape uniform",
     "self": "--criterion masked_lm_true_neg --target-smoothing self --target-smoothing-weight 0.3",
     "model": "--criterion masked_lm_hc --synonym-source model --model-synonyms-every 1 --model-synonyms-warmup 0 "
     "--model-synonyms-threshold 0.1",
@@ -176,7 +176,7 @@ ELECTRA = {
     "ignore": "--discriminator-false-negatives ignore --hc-weight 1",
     "relabel": "--discriminator-false-negatives relabel --sr-word-weight 1",
     "soft": "--discriminator-false-negatives soft --hc-detector table+embedding --hc-threshold 0.01",
-    "sr_sent": "--sr-sent-weight 1 --target-smoothing synonyms",
+    "sr_sent": "--sr-sent-weight 1 --synonym-targets 0.1",
 }
 
 
@@ -236,7 +236,7 @@ half = dict(synonym_table=str(folder / "hf.npz"))
 for name, options in {{
     "hc": dict(hc_weight=1.0, **half),
     "all": dict(hc_weight=1.0, sr_word_weight=0.5, sr_sent_weight=2.0, **half),
-    "synonyms": dict(target_smoothing="synonyms", target_smoothing_threshold=-1.0, **half),
+    "synonyms": dict(synonym_targets=0.1, target_smoothing_threshold=-1.0, **half),
     "self": dict(target_smoothing="self"),
 }}.items():
     tokenizer = BertTokenizerFast(vocab=str(folder / "vocab.txt"))

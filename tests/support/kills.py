@@ -56,7 +56,7 @@ OBJECTIVES: dict[str, Sequence[object]] = {
         *(*MASKED_LM, *TRUE_NEG, "--hc-weight", 1, "--hc-detector", "table+embedding+context"),
         *("--hc-graded", "--hc-threshold", 0, *WORDPIECE),
     ),
-    "synonym_smoothing": (*MASKED_LM, *TRUE_NEG, "--target-smoothing", "synonyms", *WORDPIECE),
+    "synonym_smoothing": (*MASKED_LM, *TRUE_NEG, "--synonym-targets", "0.1", *WORDPIECE),
     "self_smoothing": (*MASKED_LM, *TRUE_NEG, "--target-smoothing", "self"),
 }
 MOMENTS = ("write", "training", "start")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..vocabulary import Vocabulary
 
 _SOURCES = (
-    "wordnet, inflected, wn, embeddings, tsv or model, or an expression: a+b what either lists, a&b what both list, "
+    "wordnet, inflected, wn, embeddings or tsv, or an expression: a+b what either lists, a&b what both list, "
     "a-antonyms (WordNet's)"
 )
 _DATA = (
@@ -36,7 +36,6 @@ class LexiconOptions(SourceOptions):
         "auto",
         "how the dictionary marks whole words: auto (detected), wordpiece, sentencepiece, gpt2, subword-nmt or words",
     )
-    checkpoint: Path | None = option(None, "for model: a fairseq checkpoint trained with the dictionary")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,12 +60,12 @@ def build(options: BuildOptions) -> None:
     if options.output is None and not options.data.exists():
         raise TrueNegError(f"--data {options.data}: no such file or folder; for a name on the hub give --output too")
     output = options.output or table_beside(_folder(options.data), normal_form(options.source))
-    inputs = {name: getattr(options, name) for name in ("tsv", "vectors", "exclude", "checkpoint")}
+    inputs = {name: getattr(options, name) for name in ("tsv", "vectors", "exclude")}
     require_different(data=_folder(options.data) / "dict.txt", **inputs, output=output)
     require_writable(output, "--output", makes_folders=True)
     before = SynonymTable.load(output) if output.is_file() else None
     vocabulary = _vocabulary(options)
-    table = new_table(vocabulary, options.source, _with_embeddings(options, vocabulary))
+    table = new_table(vocabulary, options.source, options)
     table.save(output)
     print(f"wrote {output} ({output.stat().st_size / 1e6:.2f} MB)")
     if before is not None and (before.options, before.summary) != (table.options, table.summary):
@@ -95,7 +94,7 @@ def _show_word(word: str, options: ShowOptions, vocabulary: Vocabulary | None) -
     from ..synonyms.build import NEEDS, predictable_names
 
     lexicons, unavailable = [], []
-    given = _with_embeddings(options, vocabulary)
+    given = options
     for name in SOURCES:
         try:
             lexicons.append(open_lexicon(name, given))
@@ -140,18 +139,6 @@ def _compare(left: Path, right: Path, vocabulary: Vocabulary | None) -> None:
         if vocabulary is not None:
             for gold, synonym in sample_pairs(pairs, _EXAMPLES, _SEED):
                 print(f"  {vocabulary.words[gold]} -> {vocabulary.words[synonym]}")
-
-
-def _with_embeddings(options: LexiconOptions, vocabulary: Vocabulary | None) -> SourceOptions:
-    if (path := options.checkpoint) is None:
-        return options
-    if vocabulary is None:
-        raise TrueNegError(f"--checkpoint {path}: needs --data, the dictionary it was trained with")
-    from ..models.checkpoints import read_embeddings
-    from ..synonyms.model import CheckpointEmbeddings
-
-    embeddings: Any = CheckpointEmbeddings(path, read_embeddings(path), vocabulary)
-    return replace(options, checkpoint=embeddings)
 
 
 def _vocabulary(options: LexiconOptions) -> Vocabulary:

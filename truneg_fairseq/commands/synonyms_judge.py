@@ -50,7 +50,7 @@ def judge(options: JudgeOptions) -> None:  # noqa: PLR0915
     Intervals are 95 % bootstrap over targets. With --fit detectors are fitted, and ranked on the folds left out.
     """
     from ..objectives.acceptance import FEATURES, AcceptanceModel, model_name, model_of
-    from ..objectives.settings import check_detector
+    from ..objectives.options import check_detector
 
     detectors = {}
     for name in options.detector:

@@ -30,7 +30,7 @@ _KINDS = {
     "ForPreTraining": (None, "AutoModelForPreTraining"),
     "Model": ("feature-extraction", "AutoModel"),
 }
-_OBJECTIVE = re.compile(r"(hc|sr_word|sr_sent)_weight|target_smoothing(_corpus|_embedding|_teacher)?|\w+_targets")
+_OBJECTIVE = re.compile(r"(hc|sr_word|sr_sent)_weight|\w+_targets")
 _COUNTS = ("documents", "lines", "sequences", "tokens")
 _SETTINGS = ("lr", "batch_size", "max_tokens", "update_freq", "tokens_per_sample")
 _CARD = """\

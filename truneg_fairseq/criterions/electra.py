@@ -1,8 +1,7 @@
 """ELECTRA pre-training with the true-negative objectives."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -10,18 +9,17 @@ from fairseq.criterions import register_criterion
 from torch import Tensor
 
 from ..errors import TrueNegError, one_line_errors
-from ..models.electra import OriginalPasses, ReplacedTokens, Replacement
-from ..objectives import MaskedPredictions, Outcome, fill, sample_tokens
+from ..objectives import ElectraOptions, EncoderPasses, MaskedPredictions, fill, gather_rows, sample_tokens
 from ..objectives.electra import Replaced, add_discriminator
-from ..objectives.predictions import original_tokens
 from ..objectives.rates import ELECTRA_RATES
-from ..objectives.settings import ElectraSettings
-from .config import ElectraConfig
-from .masked_lm_true_neg import MaskedLmTrueNeg
-from .model_synonyms import log_model_pairs
-from .rates import log_loss, log_rates
+from .masked_lm_true_neg import MaskedLmTrueNeg, MaskedLmTrueNegConfig, encode, log_loss, log_rates
 from .step_random import StepGenerator
-from .task_hooks import before_each_attempt
+from .task_hooks import before_each_attempt, unwrap
+
+
+@dataclass
+class ElectraConfig(MaskedLmTrueNegConfig, ElectraOptions):
+    """``electra``: the true-negative objectives on the generator (Section 5: sentences on the discriminator)."""
 
 
 @register_criterion("electra", dataclass=ElectraConfig)
@@ -40,13 +38,12 @@ class Electra(MaskedLmTrueNeg):
     ``hc_iter`` (Table 2) and ``hc_acceptance`` of the generator and ``disc_fn`` (% of the replaced tokens that are
     acceptable: the discriminator's false negatives); ``smoothed``, ``smoothed_mass``, ``sr`` and ``kl``.
 
-    What is read of the unmasked sentence is the generator's where words are predicted (self-smoothing) and the
-    discriminator's where states are compared (``context``). The discriminator reads the samples: ``context`` judges a
-    prediction only where it was sampled, and every sample.
+    The detector ``context`` compares hidden states of the discriminator, which reads the samples: it judges every
+    sample, and a prediction only where it was sampled.
     """
 
     config = ElectraConfig
-    settings_of = ElectraSettings.of
+    options_type = ElectraOptions
 
     def __init__(self, cfg: ElectraConfig, task: Any) -> None:
         with one_line_errors():
@@ -63,69 +60,39 @@ class Electra(MaskedLmTrueNeg):
 
         Returns the loss (fp32 scalar, a sum whatever ``reduce``), the sample size (its denominator) and the counts.
         """
-        sample = self.with_mask_rate(sample)
-        projected = self.projected_positions(sample)
+        projected, with_layers = self.projected_positions(sample), self.options.uses_context
+        found: list[MaskedPredictions] = []
 
-        def replace(logits: Tensor) -> Replacement:
-            predicted = self.predict_from(logits, sample, projected)
-            sampled = self.sample_replacements(predicted)
-            compared = predicted.positions if self.settings.uses_context else None
-            return Replacement(predicted, sampled, fill(predicted, sampled), compared)
+        def replace(logits: Tensor) -> Tensor:
+            found.append(self.predict_from(logits, sample, projected))
+            return fill(found[0], self.sample_replacements(found[0]))
 
-        output = model(
-            **sample["net_input"], masked_tokens=projected, replace=replace, original=self._original_passes(sample)
+        inputs = sample["net_input"]
+        output = model(**inputs, masked_tokens=projected, replace=replace, return_all_hiddens=with_layers)
+        predicted, inner = found[0], unwrap(model)
+        layout = {"src_tokens": inputs["src_tokens"], "padded": inputs.get("padded")}
+        passes = EncoderPasses(
+            predicted,
+            self.options,
+            embeddings=partial(self._embeddings, model),
+            encode=partial(encode, inner, layout, with_layers=with_layers),
+            with_layers=with_layers,
+            filled=(output.tokens, output.hidden_states),
         )
-        passes = _ModelPasses(output, partial(self._embeddings, model))
         with one_line_errors():
-            judged = self.objective.judge(output.replacement.predicted, passes)
-        generator = Outcome(*self.score(model, sample, judged, passes))
-        replaced = Replaced(output.replacement.tokens, output.replacement.sampled, output.discriminator_logits)
-        weight = self.cfg.discriminator_weight
-        with one_line_errors():
-            return add_discriminator(self.objective, generator, judged, passes, replaced, weight=weight)
+            judged = self.objective.judge(predicted, passes)
+            generator = self.objective.loss(judged, passes)
+            replaced = Replaced(output.tokens, gather_rows(output.tokens, judged.positions), output.logits)
+            outcome = add_discriminator(self.objective, generator, judged, passes, replaced)
+        log = {**outcome.counts, "ntokens": sample["ntokens"], "nsentences": sample["nsentences"]}
+        return outcome.loss, outcome.sample_size, log
 
     def sample_replacements(self, predicted: MaskedPredictions) -> Tensor:
         """The tokens that the generator puts in place of the masked ones, int64, shape (N,), sampled."""
         return sample_tokens(predicted.logits.detach(), self.random.at(predicted.logits.device, self.training))
-
-    def _original_passes(self, sample: dict[str, Any]) -> OriginalPasses | None:
-        settings = self.settings
-        encode, predict = settings.sr_sent_weight != 0 or settings.uses_context, settings.uses_visible
-        if not (encode or predict):
-            return None
-        tokens = original_tokens(sample["net_input"]["src_tokens"], sample["target"], self.padding_idx)
-        return OriginalPasses(tokens, encode, predict, dropout=not settings.uses_context)
 
     @staticmethod
     def reduce_metrics(logging_outputs: Sequence[dict[str, Any]]) -> None:
         """Sums the counts of all workers and micro-batches; the rates are derived from the sums when shown."""
         log_loss(logging_outputs)
         log_rates(logging_outputs, ELECTRA_RATES)
-        log_model_pairs(logging_outputs)
-
-
-class _ModelPasses:
-    """The passes that a pre-training step has made; see :class:`~truneg_fairseq.objectives.Passes`.
-
-    States come from the discriminator, logits from the generator.
-    """
-
-    def __init__(self, output: ReplacedTokens, embeddings: Callable[[], Tensor]) -> None:
-        self._output = output
-        self.embeddings = embeddings
-
-    def original(self) -> Tensor:
-        assert self._output.original_features is not None
-        return self._output.original_features
-
-    def filled(self) -> tuple[Tensor, Tensor]:
-        return self._output.replacement.tokens, self._output.features
-
-    def layers(self) -> tuple[Tensor, Tensor]:
-        assert self._output.original_layers is not None
-        assert self._output.layers is not None
-        return self._output.original_layers, self._output.layers
-
-    def visible(self) -> Tensor:
-        assert self._output.visible_logits is not None
-        return self._output.visible_logits

@@ -5,28 +5,36 @@ plausible alternatives, hard correction and word-level soft regularization. With
 runs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 from fairseq.criterions import register_criterion
-from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
+from fairseq.criterions.label_smoothed_cross_entropy import (
+    LabelSmoothedCrossEntropyCriterion,
+    LabelSmoothedCrossEntropyCriterionConfig,
+)
 from torch import Tensor
 
 from .. import options
 from ..data.tokenizer import vocabulary_of
 from ..errors import TrueNegError, one_line_errors
-from ..objective_factory import load_corpus_targets, load_pairs, looks_at_words, make_objective
-from ..objectives import MaskedPredictions, TrueNegativeObjective
+from ..objectives import MaskedPredictions, TrueNegativeLoss, TrueNegativeOptions
+from ..objectives.build import build_objective
+from ..objectives.options import GenerationOptions
 from ..objectives.rates import GENERATION_RATES
-from ..objectives.settings import GenerationSettings
-from .config import LabelSmoothedTrueNegConfig
-from .rates import log_rates
+from .masked_lm_true_neg import log_rates, with_default
 from .task_hooks import before_each_epoch, follow_device, unwrap
+
+
+@dataclass
+class LabelSmoothedTrueNegConfig(LabelSmoothedCrossEntropyCriterionConfig, GenerationOptions):
+    """``label_smoothed_true_neg``: stock's options, and those of the objectives that need no masked words."""
+
+    synonym_shape: str = with_default("synonym_shape", "uniform")
 
 
 @register_criterion("label_smoothed_true_neg", dataclass=LabelSmoothedTrueNegConfig)
@@ -43,36 +51,44 @@ class LabelSmoothedTrueNeg(LabelSmoothedCrossEntropyCriterion):
         super().__init__(task, cfg.sentence_avg, cfg.label_smoothing, cfg.ignore_prefix_size, cfg.report_accuracy)
         with one_line_errors():
             options.check(options.select(LabelSmoothedTrueNegConfig, cfg))
-            self.settings = GenerationSettings.of(cfg)
-            self.settings.check()
-            self.objective = self._build_objective(cfg, task)
+            self.objective = self._build_objective(options.select(TrueNegativeOptions, cfg), task)
         before_each_epoch(task, _require_logits)
         follow_device(task, self)
 
-    def _build_objective(self, cfg: LabelSmoothedTrueNegConfig, task: Any) -> TrueNegativeObjective:
+    def _build_objective(self, chosen: TrueNegativeOptions, task: Any) -> TrueNegativeLoss:
         given = task.cfg or task.args  # language_modeling has the second alone
-        symbols, data = task.target_dictionary.symbols, Path(given.data.split(":")[0])
-        corpus = load_corpus_targets(cfg, self.settings, symbols, data)
-        if not looks_at_words(cfg, self.settings):
-            return TrueNegativeObjective(self.settings, self.padding_idx, corpus=corpus)
-        vocabulary = vocabulary_of(symbols, data, tokenization=cfg.tokenization)
-        pairs = load_pairs(cfg, self.settings, vocabulary, data)
-        return make_objective(
-            cfg, self.settings, padding=self.padding_idx, vocabulary=vocabulary, data=data, pairs=pairs, corpus=corpus
+        symbols, folder = task.target_dictionary.symbols, Path(given.data.split(":")[0])
+        return build_objective(
+            chosen,
+            symbols=symbols,
+            vocabulary=lambda: vocabulary_of(symbols, folder, tokenization=chosen.tokenization),
+            folder=folder,
+            padding=self.padding_idx,
+            label_smoothing=self.eps,
         )
+
+    @property
+    def options(self) -> TrueNegativeOptions:
+        return self.objective.options
+
+    @property
+    def changes_loss(self) -> bool:
+        """Whether anything but fairseq's own label smoothing is in use."""
+        chosen = self.options
+        return bool(chosen.hc_weight or chosen.sr_word_weight or chosen.loss_truncation or chosen.soft_target_shares)
 
     def forward(self, model: Any, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, Any, dict[str, Any]]:
         """The loss of a batch: a sum, its denominator and the counts to log; ``target`` is int64, shape (B, T)."""
-        if not (self.settings.changes_loss or self.objective.detector):
+        if not (self.changes_loss or self.objective.detector):
             return super().forward(model, sample, reduce)
         net_output = model(**sample["net_input"])
         judged = self.judge(net_output[0], sample["target"])
         with one_line_errors():
-            outcome = self.objective.score(judged, self.passes(model))
+            outcome = self.objective.loss(judged, self.passes(model))
         counts = {name: count for name, count in outcome.counts.items() if not name.startswith("objective")}
         positions, correct, nll_loss = counts.pop("sample_size"), counts["correct"], counts.pop("loss")
         loss = outcome.loss
-        if not self.settings.changes_loss:  # a table is there to measure with
+        if not self.changes_loss:  # a table is there to measure with
             loss, nll_loss = self.compute_loss(model, net_output, sample)
         sample_size = sample["target"].size(0) if self.sentence_avg else sample["ntokens"]
         log = {
@@ -109,9 +125,9 @@ class LabelSmoothedTrueNeg(LabelSmoothedCrossEntropyCriterion):
 
     def _embeddings(self, decoder: Any) -> Tensor:
         weight: Tensor = decoder.embed_tokens.weight
-        if self.settings.sr_word_weight and decoder.output_projection.weight is not weight:
+        if self.options.sr_word_weight and decoder.output_projection.weight is not weight:
             raise TrueNegError(
-                f"--sr-word-weight {self.settings.sr_word_weight}: the model does not tie its output to the embeddings "
+                f"--sr-word-weight {self.options.sr_word_weight}: the model does not tie its output to the embeddings "
                 "that its decoder reads; expected --share-decoder-input-output-embed, or --sr-word-weight 0"
             )
         return weight

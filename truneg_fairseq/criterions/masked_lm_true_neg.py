@@ -6,57 +6,75 @@ weight 0 its losses and gradients are stock ``masked_lm``'s. The mathematics are
 here are fairseq's batches, models and logs.
 """
 
-from __future__ import annotations
-
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from fairseq import utils
 from fairseq.criterions import register_criterion
-from fairseq.criterions.masked_lm import MaskedLmLoss
+from fairseq.criterions.masked_lm import MaskedLmConfig, MaskedLmLoss
 from fairseq.logging import metrics
 from torch import Tensor
 
 from .. import options
 from ..data.tokenizer import vocabulary_of
 from ..errors import TrueNegError, one_line_errors
+from ..files import require_checkpoint
 from ..models.encoder import layer_states
-from ..objective_factory import (
-    MODEL_SOURCE,
-    SynonymOptions,
-    described,
-    load_corpus_targets,
-    load_pairs,
-    looks_at_words,
-    make_objective,
-    teacher_path,
-    with_preset,
+from ..models.loading import load_checkpoint
+from ..objectives import (
+    EncoderPasses,
+    MaskedPredictions,
+    Passes,
+    TrueNegativeLoss,
+    TrueNegativeOptions,
+    fill,
+    gather_rows,
 )
-from ..objectives import EncoderPasses, MaskedPredictions, ObjectiveSettings, Passes, TrueNegativeObjective
+from ..objectives.build import build_objective
 from ..objectives.passes import dropout_off
-from ..objectives.predictions import at_positions
-from ..objectives.rates import MASKED_LM_RATES
-from ..objectives.words import WordMarks
-from ..vocabulary import Vocabulary
-from .config import (
-    MaskedLmHardCorrectionConfig,
-    MaskedLmSentenceRegularizationConfig,
-    MaskedLmTrueNegConfig,
-    MaskedLmWordRegularizationConfig,
-)
-from .mask_rate import FallingMaskRate
-from .model_synonyms import ModelSynonyms, log_model_pairs
+from ..objectives.rates import BITS, MASKED_LM_RATES, Rate
 from .nan_guard import explain_nan
-from .rates import log_loss, log_rates
 from .step_random import StepGenerator
 from .task_hooks import before_each_epoch, follow_device, masked_lm_of, unwrap
-from .teacher import Teacher
 
 logger = logging.getLogger(__name__)
+
+
+# fairseq reads the types of the fields: no ``from __future__ import annotations`` here.
+@dataclass
+class MaskedLmTrueNegConfig(MaskedLmConfig, TrueNegativeOptions):
+    """``masked_lm_true_neg``: any combination of the objectives."""
+
+
+def with_default(name: str, default: Any) -> Any:
+    """An option of :class:`MaskedLmTrueNegConfig` with another default."""
+    return field(default=default, metadata=MaskedLmTrueNegConfig.__dataclass_fields__[name].metadata)
+
+
+@dataclass
+class MaskedLmHardCorrectionConfig(MaskedLmTrueNegConfig):
+    """``masked_lm_hc``: hard correction."""
+
+    hc_weight: float = with_default("hc_weight", 1.0)
+
+
+@dataclass
+class MaskedLmWordRegularizationConfig(MaskedLmTrueNegConfig):
+    """``masked_lm_sr_word``: soft regularization by cosine."""
+
+    sr_word_weight: float = with_default("sr_word_weight", 1.0)
+
+
+@dataclass
+class MaskedLmSentenceRegularizationConfig(MaskedLmTrueNegConfig):
+    """``masked_lm_sr_sent``: soft regularization by KL divergence."""
+
+    sr_sent_weight: float = with_default("sr_sent_weight", 1.0)
 
 
 @register_criterion("masked_lm_true_neg", dataclass=MaskedLmTrueNegConfig)
@@ -64,8 +82,8 @@ class MaskedLmTrueNeg(MaskedLmLoss):
     """Masked-LM loss with any combination of hard correction, soft targets and regularization, and a temperature.
 
     ``L = L_hc + lambda_word * L_sr + lambda_sent * L_kl`` (Eq. 2, Eq. 3, Section 5), as a sum that fairseq's trainer
-    divides by the sample size. The vocabulary is projected once, at masked positions only (once more for what the model
-    says of the unmasked sentence), and no host-device sync is added to stock's own indexing.
+    divides by the sample size. The vocabulary is projected once, at masked positions only, and no host-device sync is
+    added to stock's own indexing.
 
     Logged, of all workers and micro-batches: ``loss`` and ``ppl`` as stock masked_lm has them (uncorrected, at
     temperature 1, so that runs compare), ``objective`` (what is minimised, in bits as ``loss``), ``accuracy`` (% of the
@@ -74,90 +92,51 @@ class MaskedLmTrueNeg(MaskedLmLoss):
     detector that scores), ``smoothed`` (% of the masked tokens with a soft target), ``smoothed_mass`` (% of all targets
     that other words get), ``sr`` (mean of 1 - cosine), ``kl`` (mean divergence per token, in nats). The correction
     rates are logged where hard correction is on, or where a ``synonym_table`` is given that nothing else needs.
-    Synonyms from the model (:class:`ModelSynonyms`) add ``model_pairs``, the number of pairs in use.
     """
 
-    config: type[MaskedLmTrueNegConfig] = MaskedLmTrueNegConfig
-    settings_of: Callable[[Any], ObjectiveSettings] = ObjectiveSettings.of
+    config: type[Any] = MaskedLmTrueNegConfig
+    options_type: ClassVar[type[TrueNegativeOptions]] = TrueNegativeOptions
     step_generators: Sequence[StepGenerator] = ()
-    """What this draws random numbers from, beside torch's own generator."""
+    """The sources of random numbers beside torch's own generator."""
 
     def __init__(self, cfg: MaskedLmTrueNegConfig, task: Any) -> None:
         super().__init__(cfg, task)
-        self._vocabulary: Vocabulary | None = None
-        self.model_synonyms: ModelSynonyms | None = None  # of --synonym-source model
         with one_line_errors():
-            self.cfg = with_preset(cfg)
-            options.check(options.select(self.config, self.cfg))
-            self.objective = self._build_objective(task)
-            synonyms = options.select(SynonymOptions, self.cfg)
-            logger.info("objective: %s", described(self.objective.settings, synonyms))
-            self._hook_into(task)
-            self._mask_rate = self._falling_mask_rate(task)
+            options.check(options.select(self.config, cfg))
+            self.objective = self._build_objective(options.select(self.options_type, cfg), task)
+            logger.info("objective: %s", self.options.described())
+            if self.options.sr_word_weight:
+                before_each_epoch(task, self._embeddings)
+            explain_nan(task, self)
+            follow_device(task, self)  # last: what hooks into a step later runs earlier
 
-    def _build_objective(self, task: Any) -> TrueNegativeObjective:
-        settings = type(self).settings_of(self.cfg)
-        settings.check()
-        data = _data_of(task)
-        corpus = load_corpus_targets(self.cfg, settings, task.source_dictionary.symbols, data)
+    def _build_objective(self, chosen: TrueNegativeOptions, task: Any) -> TrueNegativeLoss:
+        symbols, folder = task.source_dictionary.symbols, Path(task.cfg.data.split(":")[0])
+        chosen.check()
         teacher = None
-        if settings.target_smoothing_teacher:
-            teacher = Teacher(teacher_path(self.cfg), data, task.mask_idx)
-        if not looks_at_words(self.cfg, settings):
-            return TrueNegativeObjective(settings, self.padding_idx, corpus=corpus, teacher=teacher)
-        vocabulary = self._vocabulary = _vocabulary_of(task, self.cfg.tokenization)
-        if self.cfg.synonym_source == MODEL_SOURCE:
-            self.model_synonyms = ModelSynonyms(vocabulary, self.cfg)
-        return make_objective(
-            self.cfg,
-            settings,
+        if chosen.teacher_targets and chosen.teacher:
+            logger.info("teacher %s", chosen.teacher)
+            teacher = Teacher(Path(chosen.teacher), folder, task.mask_idx)
+        return build_objective(
+            chosen,
+            symbols=symbols,
+            vocabulary=lambda: vocabulary_of(symbols, folder, tokenization=chosen.tokenization),
+            folder=folder,
             padding=self.padding_idx,
-            vocabulary=vocabulary,
-            data=data,
-            pairs=self.model_synonyms or load_pairs(self.cfg, settings, vocabulary, data),
-            corpus=corpus,
             teacher=teacher,
         )
 
-    def _hook_into(self, task: Any) -> None:
-        if self.model_synonyms is not None:
-            flag, remedy = f"--synonym-source {MODEL_SOURCE}", "another source"
-            self.model_synonyms.attach(task, lambda model: _tied_embeddings(model, flag, remedy))
-        if self.settings.sr_word_weight:
-            before_each_epoch(task, self._embeddings)
-        explain_nan(task, self)
-        follow_device(task, self)  # last: what hooks into a step later runs earlier
-
-    def _falling_mask_rate(self, task: Any) -> FallingMaskRate | None:
-        if self.cfg.final_mask_prob is None:
-            return None
-        words = None
-        if task.cfg.mask_whole_words:
-            vocabulary = _vocabulary_of(task, self.cfg.tokenization)
-            words = WordMarks(vocabulary.continues, vocabulary.unfinished)
-        return FallingMaskRate(self.cfg, task, self, words)
-
-    def with_mask_rate(self, sample: dict[str, Any]) -> dict[str, Any]:
-        """The batch as this update masks it (``--final-mask-prob``)."""
-        return sample if self._mask_rate is None else self._mask_rate.applied_to(sample, self.training)
+    @property
+    def options(self) -> TrueNegativeOptions:
+        return self.objective.options
 
     @property
     def repeats_its_step(self) -> bool:
         """Whether batches of one shape take the same kernels with the same constants in every update.
 
-        A falling masking rate changes a constant, and a teacher asks the device whether there is padding.
+        A teacher asks the device whether there is padding.
         """
-        return self._mask_rate is None and not self.settings.target_smoothing_teacher
-
-    @property
-    def settings(self) -> ObjectiveSettings:
-        return self.objective.settings
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """The dictionary's words; only where something looks at them."""
-        assert self._vocabulary is not None
-        return self._vocabulary
+        return not self.options.teacher_targets
 
     def forward(self, model: Any, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, Any, dict[str, Any]]:
         """The loss of a batch.
@@ -171,12 +150,12 @@ class MaskedLmTrueNeg(MaskedLmLoss):
         Returns:
             The loss (fp32 scalar, a sum), the sample size (its denominator) and the counts to log.
         """
-        sample = self.with_mask_rate(sample)
         predicted = self.predict(model, sample)
         passes = self.passes(model, sample, predicted)
         with one_line_errors():
-            judged = self.objective.judge(predicted, passes)
-        return self.score(model, sample, judged, passes)
+            outcome = self.objective.loss(self.objective.judge(predicted, passes), passes)
+        log = {**outcome.counts, "ntokens": sample["ntokens"], "nsentences": sample["nsentences"]}
+        return outcome.loss, outcome.sample_size, log
 
     def judge(self, model: Any, sample: dict[str, Any]) -> MaskedPredictions:
         """Predicts a batch's masked tokens and finds the false negatives among the mistakes; see :meth:`forward`."""
@@ -202,22 +181,6 @@ class MaskedLmTrueNeg(MaskedLmLoss):
         logits = logits.view(-1, logits.size(-1))
         return self.objective.predict(logits, target, sample["net_input"]["src_tokens"], positions)
 
-    def score(
-        self, model: Any, sample: dict[str, Any], judged: MaskedPredictions, passes: Passes | None = None
-    ) -> tuple[Tensor, Tensor, dict[str, Any]]:
-        """The second half of :meth:`forward`: the loss of a batch whose predictions are judged.
-
-        ``passes`` are those made so far.
-        """
-        with one_line_errors():
-            outcome = self.objective.score(judged, passes or self.passes(model, sample, judged))
-        log: dict[str, Any] = {**outcome.counts, "ntokens": sample["ntokens"], "nsentences": sample["nsentences"]}
-        if self.model_synonyms is not None:
-            if not self.training:
-                self.model_synonyms.warn_where_unknown()
-            log["model_pairs"], log["model_pairs_size"] = self.model_synonyms.pairs(), 1
-        return outcome.loss, outcome.sample_size, log
-
     def projected_positions(self, sample: dict[str, Any]) -> Tensor | None:
         """Where the model projects to the vocabulary: bool, shape (B, T), the masked positions.
 
@@ -227,7 +190,7 @@ class MaskedLmTrueNeg(MaskedLmLoss):
         if self.tpu:
             return None
         positions = sample["net_input"].get("masked_positions")
-        if positions is not None:  # of the data; a falling rate has dropped some of their targets
+        if positions is not None:  # of the data
             return masked.new_zeros(masked.numel()).index_fill(0, positions, True).view_as(masked)
         if masked.device.type == "cpu":
             return masked if masked.any() else None
@@ -243,21 +206,20 @@ class MaskedLmTrueNeg(MaskedLmLoss):
         # All go through the unwrapped model: the gradient hooks of data parallelism sit on the parameters, and a second
         # forward of the wrapper would reset them.
         inner = unwrap(model)
-        with_layers = with_layers or self.settings.uses_context
+        with_layers = with_layers or self.options.uses_context
         layout = {"src_tokens": predicted.original, "padded": sample["net_input"].get("padded")}
         return EncoderPasses(
             predicted,
-            self.settings,
+            self.options,
             embeddings=partial(self._embeddings, model),
-            encode=partial(_encode, inner, layout, with_layers=with_layers),
-            predict=partial(_predict, inner, predicted),
+            encode=partial(encode, inner, layout, with_layers=with_layers),
             with_layers=with_layers,
         )
 
     def _embeddings(self, model: Any) -> Tensor:
-        if self.settings.sr_word_weight:
+        if self.options.sr_word_weight:
             flag = "--sr-word-weight"
-            return _tied_embeddings(model, f"{flag} {self.settings.sr_word_weight}", f"{flag} 0")
+            return _tied_embeddings(model, f"{flag} {self.options.sr_word_weight}", f"{flag} 0")
         weight: Tensor = _word_embeddings(masked_lm_of(model)).weight
         return weight
 
@@ -267,7 +229,6 @@ class MaskedLmTrueNeg(MaskedLmLoss):
         log_loss(logging_outputs)
         metrics.log_derived("ppl", lambda meters: utils.get_perplexity(meters["loss"].avg))
         log_rates(logging_outputs, MASKED_LM_RATES)
-        log_model_pairs(logging_outputs)
 
 
 @register_criterion("masked_lm_hc", dataclass=MaskedLmHardCorrectionConfig)
@@ -285,15 +246,7 @@ class MaskedLmSentenceRegularization(MaskedLmTrueNeg):
     """Soft regularization at sentence level (Section 5): :class:`MaskedLmTrueNeg` with ``sr_sent_weight`` 1."""
 
 
-def _data_of(task: Any) -> Path:
-    return Path(task.cfg.data.split(":")[0])
-
-
-def _vocabulary_of(task: Any, tokenization: str) -> Vocabulary:
-    return vocabulary_of(task.source_dictionary.symbols, _data_of(task), tokenization=tokenization)
-
-
-def _encode(
+def encode(
     model: Any, layout: dict[str, Any], tokens: Tensor, gradient: bool, dropout: bool, *, with_layers: bool
 ) -> tuple[Tensor, ...]:
     """The states of every layer, or of the last, shape (B, T, H) each.
@@ -308,11 +261,47 @@ def _encode(
     return layer_states(features, extra) if with_layers else (features,)
 
 
-def _predict(model: Any, predicted: MaskedPredictions, original: Callable[[], Tensor]) -> Tensor:
-    head, states = masked_lm_of(model).lm_head, at_positions(original().detach(), predicted)
-    with torch.no_grad(), dropout_off(head):
-        logits: Tensor = head(states)
-    return logits
+class Teacher:
+    """A trained masked LM of the same dictionary; the criterion has no part in its parameters.
+
+    Args:
+        checkpoint: a fairseq checkpoint of a masked LM.
+        folder: a folder with the dictionary.
+        mask: the id of ``<mask>``.
+    """
+
+    def __init__(self, checkpoint: Path, folder: Path, mask: int) -> None:
+        require_checkpoint(checkpoint)
+        self._encoder: Any = masked_lm_of(load_checkpoint(checkpoint, folder).model).eval().requires_grad_(False)
+        self._mask = mask
+
+    @torch.no_grad()
+    def __call__(self, predicted: MaskedPredictions) -> Tensor:
+        """The logits, shape (N, V), with ``<mask>`` at every masked position, also where the student reads a word."""
+        encoder = self._encoder.to(predicted.gold.device)
+        tokens = fill(predicted, torch.full_like(predicted.gold, self._mask))
+        logits: Tensor = encoder.lm_head(gather_rows(encoder.extract_features(tokens)[0], predicted.positions))
+        return logits
+
+
+def log_loss(logging_outputs: Sequence[dict[str, Any]]) -> None:
+    """Logs ``loss``, in bits per masked token; 0 where no token is masked, as stock's NaN would stay in the meter."""
+    loss, size = (sum(log.get(key, 0) for log in logging_outputs) for key in ("loss", "sample_size"))
+    metrics.log_scalar("loss", loss * BITS / size if size else 0.0, size, round=3)
+
+
+def log_rates(logging_outputs: Sequence[dict[str, Any]], rates: Sequence[Rate]) -> None:
+    """Logs the rates whose counts are there."""
+    available = logging_outputs[0].keys() if logging_outputs else ()
+    for key in sorted({key for rate in rates for key in rate.counts if key in available}):
+        metrics.log_scalar_sum(f"_{key}", sum(log[key] for log in logging_outputs))
+    for rate in rates:
+        if all(key in available for key in rate.counts):
+
+            def value(meters: Any, rate: Rate = rate) -> float:
+                return rate.value({key: float(meters[f"_{key}"].sum) for key in rate.counts})
+
+            metrics.log_derived(rate.name, value)
 
 
 def _word_embeddings(masked_lm: Any) -> Any:

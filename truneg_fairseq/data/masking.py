@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..objectives.words import WordMarks
+from ..vocabulary import WordBoundaries
 
 # SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): a counter's increment and the two multipliers that mix it.
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
@@ -33,7 +33,7 @@ class Masking:
     leave_unmasked_prob: float  # share of these that stay as they are
     random_token_prob: float  # share of these that become random tokens
     random_tokens: NDArray[np.int64]  # int64, shape (R,), ids of the tokens that random ones are drawn from, uniformly
-    words: WordMarks | None = None  # given, whole words are masked
+    words: WordBoundaries | None = None  # given, whole words are masked
 
     def apply(
         self,

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from ..errors import TrueNegError
 from ..objectives.acceptance import context_cosine, embedding_cosine
+from ..objectives.options import TABLE, check_detector
 from ..objectives.predictions import MaskedPredictions
-from ..objectives.settings import TABLE, check_detector
 from ..synonyms.build import provide_table
 from ..workers import Progress
 from .examples import word_of
@@ -113,11 +113,9 @@ class Explainer:
             raise TrueNegError(f"{model}: its tokenizer has no mask; expected a masked LM")
         self._vocabulary = self._tokens.vocabulary
         self._model = opened.scorer(self._tokens)
-        self._objective, pairs = judge_of(self._tokens, synonym_table, detector)
-        if pairs is None:  # the table is shown with any detector
-            self._table = provide_table(self._vocabulary, self._tokens.tables, synonym_table)
-        else:
-            self._table = pairs.table
+        self._objective = judge_of(self._tokens, synonym_table, detector)
+        # The table is shown with any detector.
+        self._table = self._objective.table or provide_table(self._vocabulary, self._tokens.tables, synonym_table)
         self._excluded = exclusions(self._tokens)
 
     def explain(self, text: str) -> ExplainedSentence | None:
@@ -168,7 +166,7 @@ class Explainer:
             judged, passes = self._model.judge(self._objective, source, target, lengths, with_layers=True)
             scores = {
                 "embedding": embedding_cosine(passes.embeddings(), judged.gold, judged.prediction).tolist(),
-                "context": context_cosine(*passes.layers()).tolist(),
+                "context": context_cosine(*passes.hidden_states()).tolist(),
             }
             yield from self._described(judged, scores)
 

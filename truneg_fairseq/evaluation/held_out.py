@@ -20,11 +20,11 @@ from ..corpora.text import read_lines
 from ..data.indexed import require_whole_split
 from ..errors import TrueNegError
 from ..files import file_digest
-from ..objective_factory import ObjectiveOptions, Pairs, load_pairs, make_objective
-from ..objectives import MaskedPredictions, TrueNegativeObjective
+from ..objectives import MaskedPredictions, Objective, TrueNegativeOptions
 from ..objectives.acceptance import embedding_cosine, packaged_model
+from ..objectives.build import build_objective
+from ..objectives.options import TABLE
 from ..objectives.rates import BITS as NATS_TO_BITS
-from ..objectives.settings import TABLE
 from ..results.intervals import Ratio
 from ..results.result import BITS, HELD_OUT, Metric
 from ..synonyms import SynonymTable
@@ -78,8 +78,7 @@ class HeldOut(Yardstick):
             raise TrueNegError(f"{last.path}: its tokenizer has no mask; expected a masked LM for --task {task.name}")
         (self._source,) = task.files
         self._task, self._tokens, self._last = task, tokens, last
-        self._judge, pairs = judge_of(tokens, task.synonym_table)
-        assert pairs is not None
+        self._judge = judge_of(tokens, task.synonym_table)
         self._excluded = exclusions(tokens)
         self._longest = 0
         if tokens.folder is None:
@@ -175,15 +174,18 @@ class HeldOut(Yardstick):
                 yield torch.from_numpy(self._tokens.framed(tokens[begin : begin + length]))
 
 
-def judge_of(
-    tokens: Tokens, synonym_table: Path | None, detector: str = TABLE
-) -> tuple[TrueNegativeObjective, Pairs | None]:
-    """Hard correction with a detector, and the pairs that it looks up; None where it needs no table."""
+def judge_of(tokens: Tokens, synonym_table: Path | None, detector: str = TABLE) -> Objective:
+    """Hard correction with a detector; its ``table`` is None where it needs none."""
     given = str(synonym_table) if synonym_table and TABLE in detector.split("+") else None
-    options = ObjectiveOptions(hc_weight=1.0, hc_detector=detector, synonym_table=given)
-    pairs = load_pairs(options, options, tokens.vocabulary, tokens.tables)
-    words: dict[str, Any] = {"vocabulary": tokens.vocabulary, "data": tokens.tables, "pairs": pairs}
-    return make_objective(options, options, padding=tokens.padding, **words), pairs
+    options = TrueNegativeOptions(hc_weight=1.0, hc_detector=detector, synonym_table=given)
+    vocabulary = tokens.vocabulary
+    return build_objective(
+        options,
+        symbols=vocabulary.symbols,
+        vocabulary=lambda: vocabulary,
+        folder=tokens.tables,
+        padding=tokens.padding,
+    )
 
 
 def exclusions(tokens: Tokens) -> SynonymTable | None:

@@ -16,7 +16,7 @@ from ..data.tokenizer import trimmed
 from ..errors import TrueNegError, reason, require
 from ..files import read_json
 from ..hf.projection import MaskedProjection, select_rows
-from ..hf.tokenizer import vocabulary_of
+from ..vocabulary import vocabulary_of_tokenizer as vocabulary_of
 from ..trainer.folder import transformers_updates
 from .scorer import Scorer, attention_mask
 from .tokens import Tokens

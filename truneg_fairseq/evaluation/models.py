@@ -98,19 +98,18 @@ class OpenedModel:
 
     def recorded_table(self) -> Path | None:
         """The synonym table that a fairseq checkpoint was trained with, as its options record it; None without one."""
-        from ..objective_factory import MODEL_SOURCE, with_preset
-        from ..objectives.settings import ElectraSettings
+        from ..objectives.options import ElectraOptions
+        from ..options import select
         from ..synonyms.build import table_beside
 
         if self._read is None:
             return None
-        options = with_preset(SimpleNamespace(**self._read.criterion))
-        source = getattr(options, "synonym_source", None)
-        if not ElectraSettings.of(options).needs_table or source == MODEL_SOURCE:
+        options = select(ElectraOptions, SimpleNamespace(**self._read.criterion))
+        if not options.needs_table:
             return None
-        if table := getattr(options, "synonym_table", None):
-            return Path(str(table))
-        return table_beside(Path(str(self._read.task.get("data", "")).split(":")[0]), source)
+        if options.synonym_table:
+            return Path(options.synonym_table)
+        return table_beside(Path(str(self._read.task.get("data", "")).split(":")[0]), options.synonym_source)
 
 
 def is_hugging_face(path: Path) -> bool:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..errors import TrueNegError
-from ..objectives import EncoderPasses, MaskedPredictions, Passes, TrueNegativeObjective
+from ..objectives import EncoderPasses, MaskedPredictions, Objective, Passes
 from ..workers import choose_device
 
 WINDOW = 80
@@ -112,7 +112,7 @@ class Scorer(ABC):
     @torch.no_grad()
     def judge(
         self,
-        objective: TrueNegativeObjective,
+        objective: Objective,
         tokens: Tensor,
         target: Tensor,
         lengths: Tensor,
@@ -134,11 +134,10 @@ class Scorer(ABC):
         predicted = objective.predict(logits, target, tokens, chosen.reshape(-1).nonzero().squeeze(1))
         passes = EncoderPasses(
             predicted,
-            objective.settings,
+            objective.options,
             embeddings=lambda: self.embeddings,
             encode=lambda given, *_: self._layers(given, lengths, predicted.original),
-            predict=lambda _: self._logits(predicted.original, lengths, chosen),
-            with_layers=with_layers or objective.settings.uses_context,
+            with_layers=with_layers or objective.options.uses_context,
         )
         return objective.judge(predicted, passes), passes
 

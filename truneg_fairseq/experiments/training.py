@@ -80,8 +80,8 @@ class Pretraining(TrainingRun):
         read = (each for pattern in ("dict*.txt", "train*.bin", "train*.idx") for each in experiment.data.glob(pattern))
         files |= {f"data, {path.name}": path for path in sorted(read)}
         files |= {f"--{name}": path for name, path in experiment.files_of(self.arm).items()}
-        if self.options.get("target-smoothing-corpus") and "--alternatives" not in files:
-            files["--alternatives"] = counts_beside(experiment.data)
+        if self.options.get("corpus-targets") and "--corpus-counts" not in files:
+            files["--corpus-counts"] = counts_beside(experiment.data)
         return {
             **{"updates": experiment.updates, "precision": experiment.precision, "arch": experiment.model.arch},
             **kept_options({name: value for name, value in self.options.items() if name not in _WITHOUT_EFFECT}),

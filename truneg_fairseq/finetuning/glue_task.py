@@ -33,9 +33,10 @@ from fairseq.tasks.sentence_prediction import SentencePredictionConfig, Sentence
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..criterions.masked_lm_true_neg import log_rates
 from ..criterions.nan_guard import explain_nan
-from ..criterions.rates import Rate, log_rates
 from ..errors import TrueNegError, one_line_errors
+from ..objectives.rates import Rate
 from ..options import check, option
 from .glue_metrics import classification_metrics, regression_metrics
 from .validation import WholeValidation

@@ -22,11 +22,12 @@ from numpy.typing import NDArray
 from omegaconf import II, MISSING
 from torch import Tensor
 
+from ..criterions.masked_lm_true_neg import log_rates
 from ..criterions.nan_guard import explain_nan
-from ..criterions.rates import BITS, Rate, log_rates
 from ..errors import TrueNegError, one_line_errors
 from ..models.checkpoints import check_fingerprint
 from ..models.heads import AnswerLogits
+from ..objectives.rates import BITS, Rate
 from ..options import check, option
 from ..vocabulary import MASK_SYMBOL
 from .run import read_info

@@ -5,13 +5,13 @@ Tested are BERT, RoBERTa, DistilBERT, ELECTRA's generator, ModernBERT, DeBERTa a
 """
 
 from ..errors import require
+from ..vocabulary import vocabulary_of_tokenizer as vocabulary_of
 
 require("transformers", "accelerate", extra="hf")
 
 from .arguments import ElectraArguments, TrueNegativeArguments  # noqa: E402  (after the check of what they need)
 from .collator import DataCollatorForTrueNegatives  # noqa: E402
 from .electra import ElectraForReplacedTokens, ElectraTrainer  # noqa: E402
-from .tokenizer import vocabulary_of  # noqa: E402
 from .trainer import TrueNegativeTrainer  # noqa: E402
 
 __all__ = [

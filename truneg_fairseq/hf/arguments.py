@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..objective_factory import ObjectiveOptions
-from ..objectives.settings import ElectraSettings
+from ..objectives.options import ElectraOptions, TrueNegativeOptions
 
 
 @dataclass(kw_only=True)
-class TrueNegativeArguments(ObjectiveOptions):
+class TrueNegativeArguments(TrueNegativeOptions):
     """What is minimised, and where the synonyms are from."""
 
 
 @dataclass(kw_only=True)
-class ElectraArguments(TrueNegativeArguments, ElectraSettings):
+class ElectraArguments(TrueNegativeArguments, ElectraOptions):
     """The options of a masked LM, and those of the discriminator."""

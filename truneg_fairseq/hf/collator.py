@@ -13,9 +13,8 @@ import torch
 from torch import Tensor
 from transformers import DataCollatorForLanguageModeling
 
-from ..objectives.mask_rate import rate_at, same_in_words
-from ..objectives.words import WordMarks
-from .tokenizer import vocabulary_of
+from ..vocabulary import WordBoundaries
+from ..vocabulary import vocabulary_of_tokenizer as vocabulary_of
 
 
 @dataclass
@@ -51,12 +50,12 @@ class DataCollatorForTrueNegatives(DataCollatorForLanguageModeling):
         if self.final_mlm_probability is not None and not 0 <= self.final_mlm_probability <= 1:
             raise ValueError(f"final_mlm_probability: found {self.final_mlm_probability}, expected 0 to 1")
         self._special = torch.tensor(sorted(set(self.tokenizer.all_special_ids)))
-        self._words: WordMarks | None = None
+        self._words: WordBoundaries | None = None
         self._is_by_sample = False
         self._protected: Tensor | None = None  # of the last batch
         if self.whole_words:
             vocabulary = vocabulary_of(self.tokenizer, self.tokenization)
-            self._words = WordMarks(vocabulary.continues, vocabulary.unfinished)
+            self._words = WordBoundaries(vocabulary.continues, vocabulary.unfinished)
 
     @property
     def is_overridden(self) -> bool:
@@ -132,3 +131,20 @@ def seeded(numbers: Sequence[int], device: torch.device | str = "cpu") -> torch.
     """A generator whose random numbers follow from these numbers."""
     state = int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> 1)
     return torch.Generator(device).manual_seed(state)
+
+
+def rate_at(start: float, end: float, progress: float) -> float:
+    """The rate on a straight line from ``start`` to ``end``; ``progress``, the share that is over, is cut to [0, 1]."""
+    return start + min(max(progress, 0.0), 1.0) * (end - start)
+
+
+def same_in_words(numbers: Tensor, continues: Tensor) -> Tensor:
+    """One number for all tokens of a word, shape (B, T): that at the word's place among the words of its row.
+
+    Args:
+        numbers: shape (B, T), drawn for each token.
+        continues: bool, shape (B, T), whether a token continues the word of the token before it.
+    """
+    begins = ~continues
+    begins[:, 0] = True
+    return numbers.gather(1, begins.cumsum(1) - 1)

@@ -15,13 +15,11 @@ from transformers import ElectraForMaskedLM, ElectraForPreTraining
 from transformers.modeling_outputs import ModelOutput
 from transformers.models.electra.modeling_electra import ElectraPreTrainedModel
 
-from ..objectives import EncoderPasses, MaskedPredictions, Outcome, UpdateSize, fill, sample_tokens
+from ..objectives import EncoderPasses, MaskedPredictions, Outcome, UpdateSize, fill, gather_rows, sample_tokens
 from ..objectives.electra import Replaced, add_discriminator
-from ..objectives.predictions import at_positions
 from ..objectives.rates import BITS, ELECTRA_RATES
 from .arguments import ElectraArguments
 from .collator import seeded
-from .projection import select_rows
 from .trainer import TrueNegativeTrainer, encode, masked_positions
 from .wrappers import embeddings_in_use, unwrap
 
@@ -160,15 +158,12 @@ class ElectraTrainer(TrueNegativeTrainer):
         self._outputs = outputs
         passes = self._passes(unwrap(model), inputs, predicted)
         found = self.true_negative_loss.judge(predicted, passes)
-        scored = self.true_negative_loss.score(found, passes, update)
-        replaced = Replaced(outputs.tokens, at_positions(outputs.tokens, found), outputs.logits)
-        weight = self.settings.discriminator_weight
-        return add_discriminator(
-            self.true_negative_loss, scored, found, passes, replaced, weight=weight, update=update
-        ), outputs
+        scored = self.true_negative_loss.loss(found, passes, update)
+        replaced = Replaced(outputs.tokens, gather_rows(outputs.tokens, found.positions), outputs.logits)
+        return add_discriminator(self.true_negative_loss, scored, found, passes, replaced, update=update), outputs
 
     def _passes(self, model: Any, inputs: dict[str, Any], predicted: MaskedPredictions) -> EncoderPasses:
-        """The states of the discriminator, which has read the samples already; the generator predicts words."""
+        """The hidden states of the discriminator, which has read the samples already."""
         encoder, settings, with_layers = model.discriminator.electra, self.settings, self.settings.uses_context
         outputs = self._outputs
         del self._outputs
@@ -177,17 +172,11 @@ class ElectraTrainer(TrueNegativeTrainer):
             with self._pass(encoder, gradient, dropout=not with_layers):
                 return encode(encoder, {**inputs, "input_ids": tokens}, with_layers)
 
-        def predict(_: Callable[[], Tensor]) -> Tensor:
-            with self._pass(model.generator, gradient=False, dropout=False), self.projection.at(predicted.positions):
-                logits = model.generator(**{**inputs, "input_ids": predicted.original}).logits
-            return select_rows(logits, predicted.positions)
-
         return EncoderPasses(
             predicted,
             settings,
             embeddings=lambda: embeddings_in_use(model),
             encode=read,
-            predict=predict,
             with_layers=with_layers,
             filled=(outputs.tokens, outputs.states),
         )

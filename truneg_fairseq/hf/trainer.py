@@ -5,17 +5,14 @@ from __future__ import annotations
 import inspect
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers import (
-    AutoModelForMaskedLM,
-    AutoTokenizer,
     DataCollatorForLanguageModeling,
     Trainer,
     TrainerCallback,
@@ -24,24 +21,14 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_N
 from transformers.trainer_utils import default_compute_objective, get_last_checkpoint
 
 from ..errors import TrueNegError
-from ..objective_factory import (
-    load_corpus_targets,
-    load_pairs,
-    looks_at_words,
-    make_objective,
-    teacher_path,
-    with_preset,
-)
-from ..objectives import EncoderPasses, MaskedPredictions, Outcome, TrueNegativeObjective, UpdateSize, fill
+from ..objectives import EncoderPasses, MaskedPredictions, Outcome, UpdateSize
+from ..objectives.build import for_tokenizer
 from ..objectives.passes import dropout_off
-from ..objectives.predictions import at_positions
 from ..objectives.rates import CORRECTION_RATES, Rate
-from ..synonyms.build import cache_path
 from .arguments import TrueNegativeArguments
 from .collator import DataCollatorForTrueNegatives
 from .projection import MaskedProjection, select_rows
 from .record import differences, read_record, record_of, write_record
-from .tokenizer import vocabulary_of
 from .wrappers import embeddings_in_use, unwrap
 
 logger = logging.getLogger(__name__)
@@ -95,7 +82,7 @@ class TrueNegativeTrainer(Trainer):
         **others: Any,
     ) -> None:
         super().__init__(model, args, **others)
-        self.settings = with_preset(true_negatives or TrueNegativeArguments())
+        self.settings = true_negatives or TrueNegativeArguments()
         self.settings.check()
         self._check_arguments()
         self.check_model()
@@ -105,7 +92,9 @@ class TrueNegativeTrainer(Trainer):
         tokenizer = self.processing_class or getattr(self.data_collator, "tokenizer", None)
         if tokenizer is None:
             raise ValueError("processing_class: found none, expected the model's tokenizer")
-        self.true_negative_loss = _objective(self.settings, tokenizer, unwrap(self.model)).to(self.args.device)
+        # PEFT's embeddings have no num_embeddings.
+        size = len(unwrap(self.model).get_input_embeddings().weight)
+        self.true_negative_loss = for_tokenizer(tokenizer, self.settings, size=size).to(self.args.device)
         self._project(self.model)
         self._loss_only = False
         self._counts: dict[bool, dict[str, Tensor]] = {True: {}, False: {}}  # by whether the model trains
@@ -253,31 +242,19 @@ class TrueNegativeTrainer(Trainer):
             outputs = model(**inputs)
         predicted = self.predict_masked(outputs.logits, inputs, labels, positions)
         passes = self._passes(unwrap(model), inputs, predicted)
-        return self.true_negative_loss.score(self.true_negative_loss.judge(predicted, passes), passes, update), outputs
+        return self.true_negative_loss.loss(self.true_negative_loss.judge(predicted, passes), passes, update), outputs
 
     def _passes(self, model: Any, inputs: dict[str, Any], predicted: MaskedPredictions) -> EncoderPasses:
         """What else the objective asks of the model: through the unwrapped one, as in the criterion."""
-        visible: list[Tensor] = []
         settings, with_layers = self.settings, self.settings.uses_context
 
         def read(tokens: Tensor, gradient: bool, dropout: bool) -> tuple[Tensor, ...]:
             given = {**_positions(model, predicted.original), **inputs, "input_ids": tokens}
             with self._pass(model, gradient, dropout):
-                if not (settings.uses_visible and tokens is predicted.original):
-                    return encode(model.base_model, given, with_layers)
-                with _outputs(model.base_model) as seen, self.projection.at(predicted.positions):
-                    logits = model(**given, output_hidden_states=with_layers).logits
-                visible.append(select_rows(logits.detach(), predicted.positions))
-                return _states(seen[0], with_layers)
-
-        def predict(original: Callable[[], Tensor]) -> Tensor:
-            original()  # the head's place differs with the model: its logits are those of the pass
-            return visible[0]
+                return encode(model.base_model, given, with_layers)
 
         embeddings = lambda: embeddings_in_use(model)  # noqa: E731
-        return EncoderPasses(
-            predicted, settings, embeddings=embeddings, encode=read, predict=predict, with_layers=with_layers
-        )
+        return EncoderPasses(predicted, settings, embeddings=embeddings, encode=read, with_layers=with_layers)
 
     @contextmanager
     def _pass(self, model: nn.Module, gradient: bool, dropout: bool) -> Iterator[None]:
@@ -342,7 +319,7 @@ class TrueNegativeTrainer(Trainer):
         if not (sums := self.sums(training)):
             return {}
         loss = sums["loss"] / sums["sample_size"] if sums["sample_size"] else math.nan
-        rates = {rate.name: rate.of(sums) for rate in self.rates if set(rate.counts) <= sums.keys()}
+        rates = {rate.name: rate.value(sums) for rate in self.rates if set(rate.counts) <= sums.keys()}
         return {self.plain_loss: loss, **rates}
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
@@ -488,70 +465,7 @@ def _positions(model: Any, original: Tensor) -> dict[str, Tensor]:
     return {"position_ids": real.cumsum(1) * real + padding}
 
 
-@contextmanager
-def _outputs(encoder: nn.Module) -> Iterator[list[Any]]:
-    """Collects what an encoder gives in its passes."""
-    seen: list[Any] = []
-    handle = encoder.register_forward_hook(lambda module, arguments, output: seen.append(output))
-    try:
-        yield seen
-    finally:
-        handle.remove()
-
-
 def encode(encoder: nn.Module, inputs: dict[str, Any], with_layers: bool) -> tuple[Tensor, ...]:
-    """The states of an encoder's every layer, or of the last alone, shape (B, T, H) each."""
-    return _states(encoder(**inputs, output_hidden_states=with_layers), with_layers)
-
-
-def _states(output: Any, with_layers: bool) -> tuple[Tensor, ...]:
+    """The hidden states of an encoder's every layer, or of the last alone, shape (B, T, H) each."""
+    output = encoder(**inputs, output_hidden_states=with_layers)
     return tuple(output.hidden_states[1:]) if with_layers else (output[0],)  # the first are the embeddings
-
-
-def _teacher(path: Path, tokenizer: Any) -> Callable[[MaskedPredictions], Tensor]:
-    """What :class:`~truneg_fairseq.criterions.teacher.Teacher` is, of a model of transformers."""
-    padding, mask = tokenizer.pad_token_id, tokenizer.mask_token_id
-    own = {index: token for token, index in tokenizer.get_vocab().items()}
-    # A folder may hold the weights alone; transformers would make up a tokenizer.
-    if not path.is_dir() or any((path / name).exists() for name in ("tokenizer.json", "vocab.txt", "vocab.json")):
-        theirs = AutoTokenizer.from_pretrained(str(path), trust_remote_code=False).get_vocab()
-        for token, index in sorted(theirs.items(), key=itemgetter(1)):
-            if own.get(index, token) != token:
-                raise TrueNegError(
-                    f"--teacher {path}: its token {index} is {token!r}, the model's {own[index]!r}; expected a teacher "
-                    "with the tokenizer of the model"
-                )
-    model = AutoModelForMaskedLM.from_pretrained(str(path), use_safetensors=True, trust_remote_code=False)
-    model.eval().requires_grad_(False)
-
-    @torch.no_grad()
-    def logits(predicted: MaskedPredictions) -> Tensor:
-        tokens = fill(predicted, torch.full_like(predicted.gold, mask))
-        found = model.to(tokens.device)(input_ids=tokens, attention_mask=tokens.ne(padding).long()).logits
-        return at_positions(found, predicted)
-
-    return logits
-
-
-def _objective(settings: TrueNegativeArguments, tokenizer: Any, model: Any) -> TrueNegativeObjective:
-    # PEFT's embeddings have no num_embeddings.
-    vocabulary = vocabulary_of(tokenizer, settings.tokenization, len(model.get_input_embeddings().weight))
-    padding = tokenizer.pad_token_id
-    corpus = load_corpus_targets(settings, settings, vocabulary.symbols, Path())
-    teacher = None
-    if settings.target_smoothing_teacher:
-        teacher = _teacher(teacher_path(settings), tokenizer)
-    if not looks_at_words(settings, settings):
-        return TrueNegativeObjective(settings, padding, corpus=corpus, teacher=teacher)
-    # A folder of the cache for each tokenizer and source.
-    folder: Path = cache_path(vocabulary, settings.synonym_source).with_suffix("")
-    return make_objective(
-        settings,
-        settings,
-        padding=padding,
-        vocabulary=vocabulary,
-        data=folder,
-        pairs=load_pairs(settings, settings, vocabulary, folder),
-        corpus=corpus,
-        teacher=teacher,
-    )

@@ -11,50 +11,25 @@ from argparse import ArgumentParser
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import torch
 from fairseq.models import register_model, register_model_architecture
 from fairseq.modules.transformer_sentence_encoder import init_bert_params
 from torch import Tensor, nn
 
-from ..objectives.passes import dropout_off
 from ..optim import tag_parameters
 from .bert import BertEncoder, BertModel, bert_architecture, register_sizes, set_defaults
-from .encoder import layer_states, rows_at
+from .encoder import layer_states
 from .heads import DiscriminatorHead, LinearClassificationHead
 from .hub_interface import ElectraHubInterface
-
-
-class Replacement(NamedTuple):
-    """What becomes of the generator's logits."""
-
-    predicted: Any  # the predictions, as the criterion wants them
-    sampled: Tensor  # int64, shape (N,), the tokens in place of the masked ones
-    tokens: Tensor  # int64, shape (B, T), the sentences with them
-    # int64, shape (N,), indices into the flattened (B, T), where the states of all layers are asked for
-    compared: Tensor | None = None
-
-
-class OriginalPasses(NamedTuple):
-    """What a pre-training step reads of the sentences as they were."""
-
-    tokens: Tensor  # int64, shape (B, T)
-    encode: bool = True  # whether the discriminator encodes them, without gradient
-    predict: bool = False  # whether the generator reads them, without gradient and dropout
-    dropout: bool = True  # whether the discriminator's pass has dropout
 
 
 class ReplacedTokens(NamedTuple):
     """What one pre-training step computes; see :meth:`ElectraModel.forward`."""
 
+    tokens: Tensor  # int64, shape (B, T), what the discriminator read
+    logits: Tensor  # shape (B, T), the discriminator's, positive for "replaced"
+    # shape (B, T, H) each, the discriminator's last layer alone, or every layer where they were asked for
+    hidden_states: tuple[Tensor, ...]
     generator_logits: Tensor  # shape (N, V), at the masked positions
-    replacement: Replacement  # what ``replace`` gave; ``replacement.tokens`` is what the discriminator saw
-    discriminator_logits: Tensor  # shape (B, T), positive for "replaced"
-    features: Tensor  # shape (B, T, H), the discriminator's last states on these tokens
-    original_features: Tensor | None  # the same on the original tokens, where they were asked for
-    visible_logits: Tensor | None  # shape (N, V), of the generator on the original tokens, where they were asked for
-    # shape (L, N, H), all the discriminator's states at ``replacement.compared``, without gradient
-    layers: Tensor | None
-    original_layers: Tensor | None  # the same on the original tokens
 
 
 @register_model("electra")
@@ -120,18 +95,17 @@ class ElectraModel(BertModel):
         return_all_hiddens: bool = False,
         classification_head_name: str | None = None,
         *,
-        replace: Callable[[Tensor], Replacement] | None = None,
-        original: OriginalPasses | None = None,
+        replace: Callable[[Tensor], Tensor] | None = None,
         **kwargs: Any,
     ) -> Any:
         """As for BERT, with the generator, if any, as masked LM; with ``replace`` a pre-training step.
 
         The whole step is one forward pass, as data parallelism wants it: ``replace`` takes the generator's logits at
-        the masked positions, shape (N, V), and gives what the discriminator sees; ``original`` is what to read of the
-        original sentences, too. It gives :class:`ReplacedTokens`. See :class:`BertEncoder` for the other arguments.
+        the masked positions, shape (N, V), and gives what the discriminator reads, int64, shape (B, T). It gives
+        :class:`ReplacedTokens`. See :class:`BertEncoder` for the other arguments.
         """
         if replace is not None:
-            return self._replace_tokens(src_tokens, replace, original, **kwargs)
+            return self._replace_tokens(src_tokens, replace, return_all_hiddens, **kwargs)
         if features_only or classification_head_name is not None or self.generator is None:
             return super().forward(src_tokens, features_only, return_all_hiddens, classification_head_name, **kwargs)
         return self.generator(src_tokens, False, return_all_hiddens, **kwargs)
@@ -139,8 +113,8 @@ class ElectraModel(BertModel):
     def _replace_tokens(
         self,
         src_tokens: Tensor,
-        replace: Callable[[Tensor], Replacement],
-        original: OriginalPasses | None,
+        replace: Callable[[Tensor], Tensor],
+        with_layers: bool,
         *,
         padded: bool | None = None,
         **kwargs: Any,
@@ -148,38 +122,12 @@ class ElectraModel(BertModel):
         assert self.generator is not None
         assert self.discriminator_head is not None
         generator_logits, _ = self.generator(src_tokens, padded=padded, **kwargs)
-        replacement = replace(generator_logits)
-
-        def discriminate(tokens: Tensor) -> tuple[Tensor, Tensor | None]:
-            return self._discriminate(tokens, src_tokens, replacement.compared, padded)
-
-        features, layers = discriminate(replacement.tokens)
-        original_features = original_layers = visible_logits = None
-        if original is not None and original.encode:
-            with torch.no_grad(), dropout_off(self.encoder, not original.dropout):
-                original_features, original_layers = discriminate(original.tokens)
-        if original is not None and original.predict:
-            with torch.no_grad(), dropout_off(self.generator):
-                visible_logits, _ = self.generator(original.tokens, padded=padded, **kwargs)
-        scores = self.discriminator_head(features)
-        return ReplacedTokens(
-            generator_logits, replacement, scores, features, original_features, visible_logits, layers, original_layers
-        )
-
-    def _discriminate(
-        self, tokens: Tensor, src_tokens: Tensor, compared: Tensor | None, padded: bool | None
-    ) -> tuple[Tensor, Tensor | None]:
-        """The discriminator's features, shape (B, T, H), and all layers' states at ``compared``, shape (L, N, H).
-
-        Segments and padding are those of ``src_tokens``: a sampled ``</s>`` or ``<pad>`` is a wrong word like others.
-        """
+        tokens = replace(generator_logits)
+        # Segments and padding are those of ``src_tokens``: a sampled ``</s>`` or ``<pad>`` is a wrong word like others.
         words = self.encoder.sentence_encoder.embed_tokens(tokens)
-        features, extra = self.encoder.extract_features(
-            src_tokens, compared is not None, token_embeddings=words, padded=padded
-        )
-        if compared is None:
-            return features, None
-        return features, torch.stack([rows_at(state.detach(), compared) for state in layer_states(features, extra)])
+        features, extra = self.encoder.extract_features(src_tokens, with_layers, token_embeddings=words, padded=padded)
+        states = layer_states(features, extra) if with_layers else (features,)
+        return ReplacedTokens(tokens, self.discriminator_head(features), tuple(states), generator_logits)
 
 
 def generator_arguments(args: Any) -> Any:

@@ -1,29 +1,32 @@
 """The mathematics of true-negative training: tensors in, losses and counts out. No fairseq here."""
 
 from .corpus_targets import CorpusTargets
-from .detectors import Detector, Exclusions
-from .hard_correction import corrected_predictions, pair_keys
+from .electra import sample_tokens
+from .false_negatives import BlockedPairs, Detector, corrected_predictions, pair_keys
+from .loop import TrueNegativeLoss
+from .loss import Objective, Outcome, UpdateSize
+from .options import ElectraOptions, TrueNegativeOptions
 from .passes import EncoderPasses, Passes
-from .predictions import MaskedPredictions, fill
-from .replaced_tokens import sample_tokens
-from .settings import ObjectiveSettings
+from .predictions import MaskedPredictions, fill, gather_rows
 from .soft_targets import SynonymLists
-from .true_negatives import Outcome, TrueNegativeObjective, UpdateSize
 
 __all__ = [
+    "BlockedPairs",
     "CorpusTargets",
     "Detector",
+    "ElectraOptions",
     "EncoderPasses",
-    "Exclusions",
     "MaskedPredictions",
-    "ObjectiveSettings",
+    "Objective",
     "Outcome",
     "Passes",
     "SynonymLists",
-    "TrueNegativeObjective",
+    "TrueNegativeLoss",
+    "TrueNegativeOptions",
     "UpdateSize",
     "corrected_predictions",
     "fill",
+    "gather_rows",
     "pair_keys",
     "sample_tokens",
 ]

@@ -71,7 +71,7 @@ class CorpusTargets(nn.Module):
             sums = torch.cat([keys.new_zeros(1), counts.long().cumsum(0), counts.sum()[None]])
             self.register_buffer(f"{name}_sums", sums, persistent=False)
 
-    def of(self, predicted: MaskedPredictions, padding: int, weight: float) -> SoftTargets:
+    def targets(self, predicted: MaskedPredictions, padding: int, weight: float) -> SoftTargets:
         """q at the masked positions, between the neighbours that the original sentences have there.
 
         A position keeps all for its gold word where a neighbour is missing (at the ends of a sequence) or never occurs

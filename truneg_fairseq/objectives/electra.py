@@ -1,16 +1,20 @@
-"""The objective of ELECTRA: masked LM for the generator, and detection of what it sampled for the discriminator."""
+"""ELECTRA (Clark et al., 2020): masked LM for the generator, and detection of its samples for the discriminator."""
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
+from .loss import Objective, Outcome, UpdateSize, scaled_mean
+from .options import ElectraOptions
 from .passes import Passes
 from .predictions import MaskedPredictions
-from .replaced_tokens import detection_sums
-from .true_negatives import Outcome, TrueNegativeObjective, UpdateSize, scaled_mean
+
+_BLOCK = 256
 
 
 class Replaced(NamedTuple):
@@ -22,16 +26,15 @@ class Replaced(NamedTuple):
 
 
 def add_discriminator(
-    objective: TrueNegativeObjective,
+    objective: Objective,
     generator: Outcome,
     judged: MaskedPredictions,
     passes: Passes,
     replaced: Replaced,
     *,
-    weight: float,
     update: UpdateSize | None = None,
 ) -> Outcome:
-    """The loss of a step: that of the generator, and ``weight`` times the discriminator's mean over all tokens.
+    """The loss of a step: the generator's, and ``discriminator_weight`` times the discriminator's mean over all tokens.
 
     Args:
         objective: of the generator; finds the samples that are false negatives for the discriminator.
@@ -39,10 +42,11 @@ def add_discriminator(
         judged: its predictions.
         passes: as for the objective.
         replaced: the discriminator's answers.
-        weight: of its loss, >= 0.
-        update: what the means are over, tokens that are ignored included; None for the batch, without them.
+        update: denominators of the whole update (they include ignored tokens). None: this batch's own, without them.
     """
-    counts = dict(generator.counts)
+    options = objective.options
+    assert isinstance(options, ElectraOptions)
+    weight, counts = options.discriminator_weight, dict(generator.counts)
     trained, size = _discriminate(objective, judged, passes, replaced, counts)
     loss = generator.loss + weight * scaled_mean(trained, update or UpdateSize(generator.sample_size, size))
     counts["gen_loss"] = counts["loss"]
@@ -53,7 +57,7 @@ def add_discriminator(
 
 
 def _discriminate(
-    objective: TrueNegativeObjective,
+    objective: Objective,
     judged: MaskedPredictions,
     passes: Passes,
     seen: Replaced,
@@ -67,7 +71,7 @@ def _discriminate(
     choice = "keep"
     if found is not None:
         counts["disc_synonyms"] = found.accepted.sum()
-        choice = objective.settings.discriminator_false_negatives
+        choice = getattr(objective.options, "discriminator_false_negatives", "keep")
     with torch.set_grad_enabled(choice == "keep" and torch.is_grad_enabled()):
         plain = detection_sums(seen.logits, replaced, counted)
     counts["disc_loss"], counts["disc_size"] = plain.loss.detach(), counted.sum()
@@ -75,18 +79,86 @@ def _discriminate(
         counts[f"disc_{name}"] = getattr(plain, name)
     if found is None or choice == "keep":
         return plain.loss, counts["disc_size"]
-    acceptance = None
-    if choice == "soft":
-        assert found.probability is not None
-        acceptance = _spread(found.probability, judged)
-    elif choice == "ignore":
+    if choice == "ignore":
         counted = counted & ~_spread(found.accepted, judged)
     else:
         replaced = replaced & ~_spread(found.accepted, judged)
-    return detection_sums(seen.logits, replaced, counted, acceptance).loss, counted.sum()
+    return detection_sums(seen.logits, replaced, counted).loss, counted.sum()
 
 
 def _spread(values: Tensor, judged: MaskedPredictions) -> Tensor:
-    """Values of the judged positions, shape (N,), on the (B, T) grid; 0 or False elsewhere."""
+    """Values of the judged positions, shape (N,), on the (B, T) grid; False elsewhere."""
     grid = torch.zeros_like(judged.original, dtype=values.dtype).view(-1)
     return grid.index_put((judged.positions,), values).view_as(judged.original)
+
+
+@torch.no_grad()
+def sample_tokens(logits: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    """Draws a token from the softmax of each row, in fp32 whatever the logits (half precision would bias it).
+
+    By inversion, in two steps: a block of tokens by the blocks' sums, then a token of the block. That takes one random
+    number a row, where the Gumbel trick takes V of them and two logarithms each.
+
+    Args:
+        logits: shape (N, V), any floating dtype.
+        generator: where the random numbers come from, on the logits' device; None for torch's own.
+
+    Returns:
+        int64, shape (N,).
+    """
+    rows, size = logits.shape
+    blocks = -(-size // _BLOCK)
+    weights = torch.empty(rows, blocks * _BLOCK, dtype=torch.float32, device=logits.device)
+    weights[:, size:] = -math.inf  # e^-inf is 0; a GPU is faster on contiguous rows
+    weights[:, :size].copy_(logits)  # first: a difference of half precision would be rounded to it
+    weights.sub_(weights.amax(dim=1, keepdim=True)).exp_()
+    weights = weights.view(rows, blocks, _BLOCK)
+    sums = weights.sum(dim=2).cumsum(dim=1)
+    chance = torch.rand(rows, 1, dtype=torch.float32, device=logits.device, generator=generator)
+    target = chance * sums[:, -1:]
+    block = _first_above(sums, target)
+    before = torch.where(block.gt(0), sums.gather(1, (block - 1).clamp(min=0)), 0.0)
+    within = weights.gather(1, block[..., None].expand(-1, -1, _BLOCK)).squeeze(1).cumsum(dim=1)
+    token = block * _BLOCK + _first_above(within, target - before)
+    return token.squeeze(1)
+
+
+def _first_above(sums: Tensor, target: Tensor) -> Tensor:
+    """The first of the ascending sums, shape (N, K), that exceeds the target, shape (N, 1); int64, shape (N, 1).
+
+    A target that rounding has put at the last sum or beyond it is taken as one just below: so the answer is always a
+    place whose sum is larger than the one before it, something with a probability above 0.
+    """
+    below = sums[:, -1:] * (1 - torch.finfo(sums.dtype).eps)
+    found: Tensor = sums.le(torch.minimum(target, below)).sum(dim=1, keepdim=True)
+    return found.clamp_(max=sums.size(1) - 1)
+
+
+class Detection(NamedTuple):
+    """Sums over the counted tokens."""
+
+    loss: Tensor  # fp32 scalar with gradient, binary cross-entropy in nats
+    correct: Tensor  # int64 scalar, tokens judged right
+    found: Tensor  # int64 scalar, replaced tokens that are judged replaced
+    suspected: Tensor  # int64 scalar, tokens judged replaced
+    replaced: Tensor  # int64 scalar, replaced tokens
+
+
+def detection_sums(logits: Tensor, replaced: Tensor, counted: Tensor) -> Detection:
+    """The discriminator's loss and what it got right.
+
+    Args:
+        logits: shape (B, T), any floating dtype, positive for "replaced"; the loss is computed in fp32.
+        replaced: bool, shape (B, T), the labels.
+        counted: bool, shape (B, T), the tokens that count.
+    """
+    cross_entropy = F.binary_cross_entropy_with_logits(logits.float(), replaced.float(), reduction="none")
+    suspected = logits.detach().gt(0) & counted
+    replaced = replaced & counted
+    return Detection(
+        loss=torch.where(counted, cross_entropy, cross_entropy.new_zeros(())).sum(),
+        correct=(suspected.eq(replaced) & counted).sum(),
+        found=(suspected & replaced).sum(),
+        suspected=suspected.sum(),
+        replaced=replaced.sum(),
+    )

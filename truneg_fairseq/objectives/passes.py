@@ -1,4 +1,4 @@
-"""The passes of a model that detectors, soft targets and sentence-level regularization share."""
+"""The encoder passes that detectors, soft targets and sentence-level regularization share."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from .predictions import MaskedPredictions, at_positions, fill
-from .settings import ObjectiveSettings
+from .options import TrueNegativeOptions
+from .predictions import MaskedPredictions, fill, gather_rows
 
 
 class Passes(Protocol):
@@ -21,54 +21,43 @@ class Passes(Protocol):
         ...
 
     def original(self) -> Tensor:
-        """The last layer's states of the original sentences, shape (B, T, H)."""
+        """The last layer's hidden states of the original sentences, shape (B, T, H)."""
         ...
 
     def filled(self) -> tuple[Tensor, Tensor]:
-        """Sentences with other words at the masked positions, int64, shape (B, T), and their states, (B, T, H)."""
+        """Sentences with other words at the masked positions, int64, shape (B, T), and their last hidden states."""
         ...
 
-    def layers(self) -> tuple[Tensor, Tensor]:
-        """Every layer's states at the masked positions of the original and of the filled sentences, shape (L, N, H)
-        each, without gradient. Asked for where :attr:`ObjectiveSettings.uses_context` is true.
+    def hidden_states(self) -> tuple[Tensor, Tensor]:
+        """Every layer's states at the masked positions of the original and of the filled sentences.
+
+        Shape (L, N, H) each, without gradient; where :attr:`TrueNegativeOptions.uses_context` is true.
         """
         ...
 
-    def visible(self) -> Tensor:
-        """The logits at the masked positions of the original sentences, shape (N, V), without gradient."""
-        ...
 
-
-class Encoded(NamedTuple):
+class _Encoded(NamedTuple):
     """What is kept of a pass."""
 
     last: Tensor  # shape (B, T, H), the last layer's states
-    # shape (L, N, H), all layers' at the masked positions, without gradient; None where none are compared
+    # shape (L, N, H), all layers' at the masked positions, without gradient; None where nothing compares them
     layers: Tensor | None
-
-    @classmethod
-    def of(cls, states: Sequence[Tensor], predicted: MaskedPredictions, *, with_layers: bool) -> Encoded:
-        """Of the layers' states, shape (B, T, H) each."""
-        layers = torch.stack([at_positions(layer.detach(), predicted) for layer in states]) if with_layers else None
-        return cls(states[-1], layers)
 
 
 class EncoderPasses:
     """The passes of a masked-LM encoder, each made when it is first asked for.
 
-    Dropout is on in a pass only where sentence-level regularization trains on it and nothing else reads it, or where it
-    needs its gradient.
+    Extra passes run without dropout, with two exceptions for sentence-level regularization: the filled pass, which is
+    trained, and the original pass if nothing else uses it. They have the autocast of the code that made this object.
 
     Args:
         predicted: the predictions.
-        settings: decide on gradient and dropout.
+        options: decide on gradient and dropout.
         embeddings: finds the input embedding matrix.
         encode: takes tokens, int64, shape (B, T), whether a gradient is wanted and whether dropout is; gives the
             states of the layers, shape (B, T, H) each, the last layer's last. Without ``with_layers`` those of the last
             layer are enough.
-        predict: takes what gives the last layer's states of the original sentences, and gives the logits at the masked
-            positions, shape (N, V), without gradient and dropout.
-        with_layers: give :meth:`layers`; needed where ``settings.uses_context`` is true.
+        with_layers: give :meth:`hidden_states`; needed where ``options.uses_context`` is true.
         filled: the filled sentences and their states, as ``encode`` gives them, where that pass is made already; None
             to fill the sentences with the predictions.
     """
@@ -76,71 +65,78 @@ class EncoderPasses:
     def __init__(
         self,
         predicted: MaskedPredictions,
-        settings: ObjectiveSettings,
+        options: TrueNegativeOptions,
         *,
         embeddings: Callable[[], Tensor],
         encode: Callable[[Tensor, bool, bool], Sequence[Tensor]],
-        predict: Callable[[Callable[[], Tensor]], Tensor],
         with_layers: bool,
         filled: tuple[Tensor, Sequence[Tensor]] | None = None,
     ) -> None:
         self._predicted = predicted
-        self._settings = settings
+        self._options = options
         self._encode = encode
-        self._predict = predict
         self._with_layers = with_layers
-        self._original: Encoded | None = None
+        self._original: _Encoded | None = None
         self._filled = None if filled is None else (filled[0], self._keep(filled[1]))
-        self._visible: Tensor | None = None
         # Detectors and soft targets, which want no gradient, may be the first to ask for a pass that trains.
         self._gradient = torch.is_grad_enabled()
+        self._autocast = autocast_of(predicted.logits.device)
         self.embeddings = embeddings
 
     def original(self) -> Tensor:
-        """See :class:`Passes`."""
         return self._read_original().last
 
     def filled(self) -> tuple[Tensor, Tensor]:
-        """See :class:`Passes`."""
         tokens, read = self._read_filled()
         return tokens, read.last
 
-    def layers(self) -> tuple[Tensor, Tensor]:
-        """See :class:`Passes`."""
+    def hidden_states(self) -> tuple[Tensor, Tensor]:
         original, filled = self._read_original().layers, self._read_filled()[1].layers
         assert original is not None
         assert filled is not None
         return original, filled
 
-    def visible(self) -> Tensor:
-        """See :class:`Passes`."""
-        if self._visible is None:
-            self._visible = self._predict(self.original)
-        return self._visible
-
-    def _read_original(self) -> Encoded:
+    def _read_original(self) -> _Encoded:
         if self._original is None:
-            self._original = self._read(self._predicted.original, False, not self._settings.reads_original)
+            self._original = self._read(self._predicted.original, False, not self._options.uses_context)
         return self._original
 
-    def _read_filled(self) -> tuple[Tensor, Encoded]:
+    def _read_filled(self) -> tuple[Tensor, _Encoded]:
         if self._filled is None:
             tokens = fill(self._predicted, self._predicted.prediction)
-            trained = self._settings.sr_sent_weight != 0
+            trained = self._options.sr_sent_weight != 0
             self._filled = tokens, self._read(tokens, trained, trained)
         return self._filled
 
-    def _read(self, tokens: Tensor, gradient: bool, dropout: bool) -> Encoded:
-        with torch.set_grad_enabled(self._gradient):
+    def _read(self, tokens: Tensor, gradient: bool, dropout: bool) -> _Encoded:
+        with torch.set_grad_enabled(self._gradient), self._autocast():
             return self._keep(self._encode(tokens, gradient, dropout))
 
-    def _keep(self, states: Sequence[Tensor]) -> Encoded:
-        return Encoded.of(states, self._predicted, with_layers=self._with_layers)
+    def _keep(self, states: Sequence[Tensor]) -> _Encoded:
+        if not self._with_layers:
+            return _Encoded(states[-1], None)
+        rows = [gather_rows(layer.detach(), self._predicted.positions) for layer in states]
+        return _Encoded(states[-1], torch.stack(rows))
+
+
+def autocast_of(device: torch.device) -> Callable[[], contextlib.AbstractContextManager[object]]:
+    """Makes contexts with the autocast that is on now, for code that runs where it is off."""
+    if not torch.amp.is_autocast_available(device.type) or not torch.is_autocast_enabled(device.type):
+        return contextlib.nullcontext
+    kind = torch.get_autocast_dtype(device.type)
+    return lambda: torch.autocast(device.type, kind)
+
+
+def full_precision(device: torch.device) -> contextlib.AbstractContextManager[object]:
+    """Switches autocast off: it would round the matrix products of the objective to 16 bits, whatever their inputs."""
+    if not torch.amp.is_autocast_available(device.type):
+        return contextlib.nullcontext()
+    return torch.autocast(device.type, enabled=False)
 
 
 @contextlib.contextmanager
 def dropout_off(module: nn.Module, off: bool = True) -> Iterator[None]:
-    """Has the modules that train evaluate for a while; nothing else about them changes."""
+    """Puts the modules that train into evaluation for a while; nothing else about them changes."""
     training = [part for part in module.modules() if part.training] if off else []
     for part in training:
         part.training = False

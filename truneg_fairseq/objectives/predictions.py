@@ -1,4 +1,4 @@
-"""A batch's predictions at the masked positions, and which of them are false negatives."""
+"""A batch's predictions at the masked positions."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ from torch import Tensor
 
 
 class MaskedPredictions(NamedTuple):
-    """A batch's predictions and which of them are false negatives.
+    """A batch's predictions, and which of them are false negatives once these are looked for.
 
     N is the number of projected positions: the masked ones, or all B * T of them in a batch without any (as in stock
-    masked_lm), told apart by ``counted``.
+    masked_lm); ``counted`` marks those that are masked.
     """
 
     logits: Tensor  # shape (N, V), with gradient
     original: Tensor  # int64, shape (B, T), the tokens before masking
     positions: Tensor  # int64, shape (N,), indices into the flattened (B, T)
-    gold: Tensor  # int64, shape (N,), padding where not counted
+    gold: Tensor  # int64, shape (N,), any token where not counted
     prediction: Tensor  # int64, shape (N,), argmax of the logits, without gradient
     counted: Tensor  # bool, shape (N,)
     # bool, shape (N,), where the gold token is a whole word; None where nothing looks at words
     whole_word: Tensor | None
-    # bool, shape (N,), the false negatives; None likewise, or before they are looked for
+    # bool, shape (N,), the false negatives; None where nothing looks for them, or before it has
     corrected: Tensor | None = None
     # fp32, shape (N,), the probability that people accept the prediction, 0 where it is not corrected; None where the
     # detector is a table alone
     acceptance: Tensor | None = None
 
 
-def original_tokens(tokens: Tensor, target: Tensor, padding: int) -> Tensor:
+def original_tokens(tokens: Tensor, labels: Tensor, ignore_index: int) -> Tensor:
     """The tokens before masking, int64, shape (B, T).
 
     Args:
         tokens: int64, shape (B, T), masked.
-        target: int64, shape (B, T), the original tokens at masked positions and padding elsewhere.
-        padding: the id of padding.
+        labels: int64, shape (B, T), the original tokens at masked positions and ``ignore_index`` elsewhere.
+        ignore_index: the label of a token that is not predicted.
     """
-    return torch.where(target.ne(padding), target, tokens)
+    return torch.where(labels.ne(ignore_index), labels, tokens)
 
 
 def fill(predicted: MaskedPredictions, tokens: Tensor) -> Tensor:
@@ -48,9 +48,9 @@ def fill(predicted: MaskedPredictions, tokens: Tensor) -> Tensor:
     return filled.view_as(predicted.original)
 
 
-def at_positions(grid: Tensor, predicted: MaskedPredictions) -> Tensor:
-    """The rows of a grid, shape (B, T) or (B, T, H), at the masked positions; shape (N,) or (N, H)."""
-    return grid.flatten(0, 1).index_select(0, predicted.positions)
+def gather_rows(grid: Tensor, positions: Tensor) -> Tensor:
+    """The rows of a grid, shape (B, T) or (B, T, H), at positions of the flattened (B, T), shape (N,) or (N, H)."""
+    return grid.flatten(0, 1).index_select(0, positions)
 
 
 def count_rows(hits: Tensor, predicted: MaskedPredictions) -> Tensor:

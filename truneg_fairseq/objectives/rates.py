@@ -24,7 +24,7 @@ class Rate(NamedTuple):
         """The names of the counts it needs."""
         return tuple(key for key in (self.numerator, self.denominator, self.subtracted) if key is not None)
 
-    def of(self, sums: Mapping[str, float]) -> float:
+    def value(self, sums: Mapping[str, float]) -> float:
         """The rate of these sums of counts, to four decimals."""
         total = sums[self.denominator] - (sums[self.subtracted] if self.subtracted is not None else 0.0)
         return round(self.scale * sums[self.numerator] / total, 4) if total else 0.0
@@ -66,3 +66,10 @@ ELECTRA_RATES = (
     *CORRECTION_RATES,
 )
 """What ELECTRA pre-training logs beside its loss."""
+
+TRAINER_RATES = (
+    Rate("mlm_loss", "loss", "sample_size"),
+    Rate("accuracy", "correct", "sample_size", scale=100.0),
+    *CORRECTION_RATES,
+)
+"""What a training loop in nats logs."""

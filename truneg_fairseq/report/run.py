@@ -16,8 +16,8 @@ _NOT_SHOWN = {"host", "batches"}  # a page is for sharing; batches are among the
 _DIGITS = 16
 _UNSET = {"None", "none", "0.0", "False"}
 _OBJECTIVE = (
-    *("preset", "hc_weight", "sr_word_weight", "sr_sent_weight", "loss_truncation", "target_smoothing"),
-    *("target_smoothing_corpus", "target_smoothing_embedding", "target_smoothing_teacher", "synonym_source"),
+    *("hc_weight", "sr_word_weight", "sr_sent_weight", "loss_truncation", "uniform_targets", "synonym_targets"),
+    *("corpus_targets", "nearest_targets", "teacher_targets", "synonym_source"),
 )
 
 

@@ -27,7 +27,6 @@ from ..vocabulary import Vocabulary, fingerprint, without_accents
 from ..workers import Progress
 from .inflected import InflectedLexicon
 from .lists import Lexicon, TsvLexicon, WnLexicon
-from .model import CheckpointEmbeddings, ModelLexicon
 from .table import SynonymTable, pairs_of_keys
 from .vectors import EmbeddingLexicon
 from .wordnet import AntonymLexicon, WordNetLexicon
@@ -47,32 +46,25 @@ class SourceOptions:
     """What the sources of synonyms are given; None if nothing is."""
 
     vectors: Path | None = option(None, "for embeddings: GloVe's or word2vec's text; also .gz, .bz2, .xz, .zst")
-    threshold: float | None = option(
-        None, "for embeddings (default: none) and model (0.6): smallest cosine", ge=-1, le=1
-    )
+    threshold: float | None = option(None, "for embeddings: smallest cosine (default: none)", ge=-1, le=1)
     tsv: Path | None = option(None, "for tsv: lines 'word<TAB>synonym,synonym'")
     wn: str | None = option(None, "for wn: an installed wordnet of the package wn, such as oewn:2024", metavar="NAME")
     exclude: Path | None = option(None, "pairs that are synonyms in no source, in the format of --tsv")
-    checkpoint: Any = None  # for model: CheckpointEmbeddings
 
     def record(self, sources: Collection[str]) -> dict[str, Any]:
         """What a table from these sources remembers of the options, JSON-able; files by their SHA-256."""
         found: dict[str, Any] = {}
-        if {"embeddings", "model"} & set(sources):
-            found["neighbours"] = 10
         if "embeddings" in sources:
-            found["threshold"] = self.threshold
+            found |= {"neighbours": 10, "threshold": self.threshold}
         if "wn" in sources:
             found["wn"] = self.wn
         files = {"exclude": self.exclude, "vectors": self.vectors}
         if "tsv" in sources:
             files["tsv"] = self.tsv
-        if "model" in sources and isinstance(self.checkpoint, CheckpointEmbeddings):
-            files["checkpoint"] = self.checkpoint.path
         return found | {f"{name}_sha256": file_digest(path) for name, path in files.items() if path is not None}
 
 
-NEEDS = {"embeddings": "vectors", "tsv": "tsv", "model": "checkpoint", "wn": "wn"}
+NEEDS = {"embeddings": "vectors", "tsv": "tsv", "wn": "wn"}
 """The option that a source cannot do without."""
 
 SOURCES: dict[str, Callable[[Any], Lexicon]] = {
@@ -81,7 +73,6 @@ SOURCES: dict[str, Callable[[Any], Lexicon]] = {
     "wn": lambda options: WnLexicon(options.wn),
     "embeddings": lambda options: EmbeddingLexicon(options.vectors, threshold=options.threshold),
     "tsv": lambda options: TsvLexicon(options.tsv),
-    "model": lambda options: ModelLexicon(options.checkpoint, options.threshold),
 }
 """How to open each source of synonyms, by the name that --synonym-source and --source take."""
 

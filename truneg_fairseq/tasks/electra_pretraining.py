@@ -21,9 +21,8 @@ from ..data.pretraining import ElectraDataset, open_texts
 from ..data.segments import SHORTEST, concatenate, cut_examples
 from ..data.tokenizer import vocabulary_of
 from ..errors import TrueNegError, one_line_errors
-from ..objectives.words import WordMarks
 from ..options import check, option, select
-from ..vocabulary import TOKENIZATIONS
+from ..vocabulary import TOKENIZATIONS, WordBoundaries
 from .recorded_step import RecordedSteps
 
 logger = logging.getLogger(__name__)
@@ -124,7 +123,7 @@ class ElectraPretrainingTask(MaskedLMTask):
         if self.cfg.mask_whole_words:
             data = Path(utils.split_paths(self.cfg.data)[0])
             vocabulary = vocabulary_of(self.dictionary.symbols, data, tokenization=self.cfg.tokenization)
-            words = WordMarks(vocabulary.continues, vocabulary.unfinished)
+            words = WordBoundaries(vocabulary.continues, vocabulary.unfinished)
         return Masking(
             mask=self.mask_idx,
             pad=self.dictionary.pad(),

@@ -155,8 +155,8 @@ def input_fingerprints(folders: Sequence[Path], files: Sequence[Path] = ()) -> d
 
 def _files_of_criterion(options: Any, data: Path = Path()) -> list[Path]:
     """What an objective reads beside the synonym table."""
-    files = [Path(options[name]) for name in ("alternatives", "teacher", "hc_acceptance_model") if options.get(name)]
-    if options.get("target_smoothing_corpus") and not options.get("alternatives"):
+    files = [Path(options[name]) for name in ("corpus_counts", "teacher", "hc_acceptance_model") if options.get(name)]
+    if options.get("corpus_targets") and not options.get("corpus_counts"):
         files.append(counts_beside(data))
     return files
 
@@ -207,7 +207,7 @@ def start_facts(trainer: Any) -> dict[str, Any]:
     cfg = trainer.cfg
     # Stock criterions have no objective, and not each objective a synonym table.
     objective = getattr(trainer.get_criterion(), "objective", None)
-    table = getattr(getattr(objective, "pairs", None), "table", None)
+    table = getattr(objective, "table", None)
     pairs = b"" if table is None else str(table.fingerprint).encode() + table.gold.tobytes() + table.synonym.tobytes()
     settings = {name: value_of(cfg, group, name) for group, names in _SETTINGS.items() for name in names}
     settings["arch"] = name_of(cfg, "model")

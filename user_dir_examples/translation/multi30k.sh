@@ -4,14 +4,14 @@
 # test_2016_flickr as test, test_2017_flickr as test1; with synonyms.npz (built with --vectors) and alternatives.npz. OUTPUT gets scores.SET.json.
 set -euo pipefail
 pairs=$1 arm=$2 seed=$3 output=$4
-smoothed=(--criterion label_smoothed_true_neg) synonyms=(--target-smoothing synonyms --target-smoothing-weight 0.1)
+smoothed=(--criterion label_smoothed_true_neg) synonyms=(--synonym-targets 0.1)
 case $arm in
 none) criterion=("${smoothed[@]}") ;;
 uniform) criterion=("${smoothed[@]}" --label-smoothing 0.1) ;;
 synonyms) criterion=("${smoothed[@]}" "${synonyms[@]}") ;;
-gaussian) criterion=("${smoothed[@]}" "${synonyms[@]}" --target-smoothing-shape rank) ;;
-corpus) criterion=("${smoothed[@]}" --target-smoothing-corpus 0.1) ;;
-both) criterion=("${smoothed[@]}" --label-smoothing 0.1 --target-smoothing-corpus 0.1) ;;
+gaussian) criterion=("${smoothed[@]}" "${synonyms[@]}" --synonym-shape rank) ;;
+corpus) criterion=("${smoothed[@]}" --corpus-targets 0.1) ;;
+both) criterion=("${smoothed[@]}" --label-smoothing 0.1 --corpus-targets 0.1) ;;
 *) echo "$arm: expected none, uniform, synonyms, gaussian, corpus or both" >&2 && exit 2 ;;
 esac
 truneg train "$pairs" --task translation -s de -t en --arch transformer_iwslt_de_en --share-all-embeddings \

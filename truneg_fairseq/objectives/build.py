@@ -1,0 +1,173 @@
+"""Makes the objective that the options of a training describe: word boundaries, synonyms, counts, detector."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import TrueNegError
+from ..vocabulary import Vocabulary, WordBoundaries, vocabulary_of_tokenizer
+from .acceptance import model_of
+from .corpus_targets import CorpusTargets
+from .false_negatives import BlockedPairs, Detector, pair_keys
+from .loop import TrueNegativeLoss
+from .options import TABLE, TrueNegativeOptions
+from .predictions import MaskedPredictions, fill, gather_rows
+from .soft_targets import SynonymLists
+
+logger = logging.getLogger(__name__)
+
+
+def build_objective(
+    options: TrueNegativeOptions,
+    *,
+    symbols: Sequence[str],
+    vocabulary: Callable[[], Vocabulary],
+    folder: Path,
+    padding: int,
+    teacher: Callable[[MaskedPredictions], Tensor] | None = None,
+    **others: Any,
+) -> TrueNegativeLoss:
+    """The objective of a dictionary.
+
+    Args:
+        options: what is minimised.
+        symbols: the tokens of the dictionary, by id.
+        vocabulary: reads the dictionary's words; called where something looks at words.
+        folder: where the synonym table, the counts and the blocked pairs are, and are built where they are missing.
+        padding: the id of padding.
+        teacher: see :class:`~.loss.Objective`.
+        others: further arguments of :class:`~.loop.TrueNegativeLoss`.
+    """
+    options.check()
+    corpus = load_corpus_targets(options, symbols, folder)
+    parts: dict[str, Any] = {"padding": padding, "corpus": corpus, "teacher": teacher, **others}
+    if not options.looks_at_words:
+        return TrueNegativeLoss(options, **parts)
+    words = vocabulary()
+    unfinished = None if words.unfinished is None else torch.from_numpy(words.unfinished)
+    parts["boundaries"] = WordBoundaries(torch.from_numpy(words.continues), unfinished)
+    table = keys = None
+    if options.uses_table:
+        from ..synonyms.build import provide_table
+
+        path = Path(options.synonym_table) if options.synonym_table else None
+        table = provide_table(words, folder, path, options.synonym_source)
+        gold, synonym = torch.from_numpy(table.gold).long(), torch.from_numpy(table.synonym).long()
+        keys = pair_keys(gold, synonym)
+        if options.synonym_targets:
+            parts["synonyms"] = SynonymLists(gold, synonym, len(words))
+    # A table that no loss uses is still used to log hc_pred and hc_iter.
+    only_logged = keys is not None and not options.needs_table and not options.gives_probability
+    if options.finds_false_negatives or only_logged:
+        parts["detector"] = _detector(options, words, folder, keys)
+    objective = TrueNegativeLoss(options, **parts)
+    objective.table = table
+    return objective
+
+
+def load_corpus_targets(options: Any, symbols: Sequence[str], folder: Path) -> CorpusTargets | None:
+    """The counts of the dictionary with these symbols, by default in the folder; None where none are used."""
+    if not options.corpus_targets:
+        return None
+    from ..corpus_counts import CorpusCounts, counts_beside
+
+    path = Path(options.corpus_counts) if options.corpus_counts else counts_beside(folder)
+    counts = CorpusCounts.load(path, symbols)
+    logger.info("corpus counts %s: %s; discount %g", path, counts.summary, counts.discount)
+    pairs, triples = (
+        (torch.from_numpy(counted.keys), torch.from_numpy(counted.counts)) for counted in (counts.pairs, counts.triples)
+    )
+    return CorpusTargets(torch.from_numpy(counts.words), pairs, triples, discount=counts.discount, most=counts.most)
+
+
+def _detector(options: TrueNegativeOptions, words: Vocabulary, folder: Path, keys: Tensor | None) -> Detector:
+    if not options.gives_probability:
+        return Detector(options.features, options.hc_threshold, keys)
+    from ..synonyms.build import provide_exclusions
+    from ..synonyms.wordnet import eligible_words
+
+    file = options.hc_acceptance_model
+    regression = model_of(options.features, Path(file) if file else None)
+    pairs = provide_exclusions(words, folder)
+    gold, other = torch.from_numpy(pairs.gold).long(), torch.from_numpy(pairs.synonym).long()
+    blocked = BlockedPairs(torch.from_numpy(eligible_words(words)), gold, other)
+    return Detector(
+        options.features, options.hc_threshold, keys if TABLE in options.features else None, regression, blocked
+    )
+
+
+def for_dictionary(path: Path, options: TrueNegativeOptions, **others: Any) -> TrueNegativeLoss:
+    """:meth:`TrueNegativeLoss.for_dictionary`."""
+    from ..data.tokenizer import vocabulary_of
+    from ..vocabulary import read_symbols
+
+    symbols, folder = read_symbols(path), path.parent
+
+    def vocabulary() -> Vocabulary:
+        return vocabulary_of(symbols, folder, tokenization=options.tokenization)
+
+    return build_objective(
+        options, symbols=symbols, vocabulary=vocabulary, folder=folder, padding=symbols.index("<pad>"), **others
+    )
+
+
+def for_tokenizer(
+    tokenizer: Any, options: TrueNegativeOptions, *, size: int | None = None, **others: Any
+) -> TrueNegativeLoss:
+    """:meth:`TrueNegativeLoss.for_tokenizer`; ``size`` is the number of rows of the model's embeddings, if known."""
+    from ..synonyms.build import cache_path
+
+    if isinstance(tokenizer, str | Path):
+        from transformers import AutoTokenizer
+
+        tokenizer = AutoTokenizer.from_pretrained(str(tokenizer), trust_remote_code=False)
+    words = vocabulary_of_tokenizer(tokenizer, options.tokenization, size)
+    teacher = transformers_teacher(options.teacher, tokenizer) if options.teacher_targets and options.teacher else None
+    # A folder of the cache for each tokenizer and source.
+    folder: Path = cache_path(words, options.synonym_source).with_suffix("")
+    return build_objective(
+        options,
+        symbols=words.symbols,
+        vocabulary=lambda: words,
+        folder=folder,
+        padding=tokenizer.pad_token_id,
+        teacher=teacher,
+        **others,
+    )
+
+
+def transformers_teacher(name: str, tokenizer: Any) -> Callable[[MaskedPredictions], Tensor]:
+    """The logits of a masked LM of transformers, a folder or a name, at the masked positions; shape (N, V).
+
+    It reads ``[MASK]`` at every masked position, also where the student reads a word.
+    """
+    from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+    padding, mask, path = tokenizer.pad_token_id, tokenizer.mask_token_id, Path(name)
+    own = {index: token for token, index in tokenizer.get_vocab().items()}
+    # A folder may hold the weights alone; transformers would make up a tokenizer.
+    if not path.is_dir() or any((path / file).exists() for file in ("tokenizer.json", "vocab.txt", "vocab.json")):
+        theirs = AutoTokenizer.from_pretrained(name, trust_remote_code=False).get_vocab()
+        for token, index in sorted(theirs.items(), key=itemgetter(1)):
+            if own.get(index, token) != token:
+                raise TrueNegError(
+                    f"--teacher {name}: its token {index} is {token!r}, the model's {own[index]!r}; expected a teacher "
+                    "with the tokenizer of the model"
+                )
+    model = AutoModelForMaskedLM.from_pretrained(name, use_safetensors=True, trust_remote_code=False)
+    model.eval().requires_grad_(False)
+
+    @torch.no_grad()
+    def logits(predicted: MaskedPredictions) -> Tensor:
+        tokens = fill(predicted, torch.full_like(predicted.gold, mask))
+        found = model.to(tokens.device)(input_ids=tokens, attention_mask=tokens.ne(padding).long()).logits
+        return gather_rows(found, predicted.positions)
+
+    return logits

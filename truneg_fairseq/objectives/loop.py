@@ -1,0 +1,269 @@
+"""The loss for any training loop: ``loss_fn(logits, labels)``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, distributed
+
+from ..errors import TrueNegError
+from .loss import IGNORED, Objective, UpdateSize
+from .options import TrueNegativeOptions
+from .passes import EncoderPasses, Passes, dropout_off, full_precision
+from .predictions import MaskedPredictions
+from .rates import TRAINER_RATES
+
+
+class TrueNegativeLoss(Objective):
+    """Cross-entropy that does not punish false negatives, for a loop of one's own.
+
+    ``TrueNegativeLoss(uniform_targets=0.1)`` takes the options of :class:`~.options.TrueNegativeOptions` as keywords.
+    What looks at words is made by :meth:`for_tokenizer` or :meth:`for_dictionary`. With every weight 0 the loss is
+    ``F.cross_entropy(logits, labels)`` to the bit; without a masked token it is 0, not NaN.
+
+    Args:
+        options: what is minimised; None for the keywords.
+        ignore_index: the label of a token that is not predicted.
+        reduction: "mean" (over the masked tokens), "sum", or "none" (a loss for each label, 0 where it is ignored).
+        keywords: options, where ``options`` is None; and the parts of :class:`~.loss.Objective`.
+    """
+
+    _PARTS = ("padding", "boundaries", "detector", "synonyms", "corpus", "teacher", "label_smoothing")
+
+    def __init__(
+        self,
+        options: TrueNegativeOptions | None = None,
+        *,
+        ignore_index: int = IGNORED,
+        reduction: str = "mean",
+        **keywords: Any,
+    ) -> None:
+        parts = {name: keywords.pop(name) for name in self._PARTS if name in keywords}
+        super().__init__(TrueNegativeOptions(**keywords) if options is None else options, **parts)
+        if reduction not in ("mean", "sum", "none"):
+            raise ValueError(f"reduction: found {reduction!r}, expected mean, sum or none")
+        chosen = self.options
+        for is_missing, name in (
+            (chosen.finds_false_negatives and self.detector is None, "hc_weight"),
+            (chosen.synonym_targets and self.synonyms is None, "synonym_targets"),
+            (chosen.corpus_targets and self.corpus is None, "corpus_targets"),
+            (chosen.teacher_targets and self.teacher is None, "teacher_targets"),
+        ):
+            if is_missing:
+                raise TrueNegError(
+                    f"TrueNegativeLoss({name}={getattr(chosen, name)}): looks at a tokenizer's words; expected "
+                    "TrueNegativeLoss.for_tokenizer(tokenizer, ...) or TrueNegativeLoss.for_dictionary(file, ...)"
+                )
+        self.ignore_index, self.reduction = ignore_index, reduction
+        self._watched: tuple[Any, dict[str, Any]] | None = None  # the model that was called last, and its inputs
+        self._sums: dict[str, Tensor] = {}
+
+    @classmethod
+    def for_tokenizer(
+        cls, tokenizer: Any, *, ignore_index: int = IGNORED, reduction: str = "mean", **options: Any
+    ) -> TrueNegativeLoss:
+        """The loss for a tokenizer of transformers, or the folder of one; the synonym table is built or found.
+
+        It works for models whose ids are those of the tokenizer.
+        """
+        from .build import for_tokenizer
+
+        return for_tokenizer(tokenizer, TrueNegativeOptions(**options), ignore_index=ignore_index, reduction=reduction)
+
+    @classmethod
+    def for_dictionary(
+        cls, dictionary: str | Path, *, ignore_index: int = IGNORED, reduction: str = "mean", **options: Any
+    ) -> TrueNegativeLoss:
+        """The loss for fairseq's ``dict.txt``; the synonym table is that of its folder, built where it is missing."""
+        from .build import for_dictionary
+
+        options_, path = TrueNegativeOptions(**options), Path(dictionary)
+        return for_dictionary(path, options_, ignore_index=ignore_index, reduction=reduction)
+
+    def forward(
+        self,
+        logits: Any,
+        labels: Tensor,
+        num_items_in_batch: Tensor | int | None = None,
+        *,
+        num_items: Tensor | int | None = None,
+        input_ids: Tensor | None = None,
+        model: Any = None,
+        embeddings: Tensor | None = None,
+    ) -> Tensor:
+        """The loss of a batch.
+
+        Args:
+            logits: shape (N, V) or (B, T, V), or an output of transformers that has them.
+            labels: int64, shape (N,) or (B, T): the original token where it is predicted, ``ignore_index`` elsewhere.
+            num_items_in_batch: as ``num_items``, under transformers' name.
+            num_items: divide the sum by this number, of a whole update, in place of this batch's masked tokens.
+            input_ids: int64, shape (B, T), the masked tokens: whole words and corpus targets are judged by the
+                neighbours. Without them a word is whole if its token can be a word of its own.
+            model: a masked LM of transformers, for sentence-level regularization and the detector "context".
+            embeddings: shape (V, E), the input embeddings, where no model is given.
+
+        Raises:
+            TrueNegError: an option needs ``input_ids``, ``model`` or ``embeddings``; or shapes that do not fit.
+        """
+        logits, items = getattr(logits, "logits", logits), num_items if num_items is not None else num_items_in_batch
+        if logits.shape[:-1] != labels.shape:
+            raise TrueNegError(
+                f"TrueNegativeLoss: found logits of shape {tuple(logits.shape)} and labels of shape "
+                f"{tuple(labels.shape)}; expected labels of shape {tuple(logits.shape[:-1])}"
+            )
+        rows, flat = logits.reshape(-1, logits.size(-1)), labels.reshape(-1)
+        if self._is_plain():
+            self._count_plain(rows, flat)
+            return self._plain(rows, flat, labels.shape, items)
+        watched, inputs = self._watched or (None, {})
+        model = model if model is not None else watched
+        if input_ids is None and (seen := inputs.get("input_ids")) is not None and seen.shape == labels.shape:
+            input_ids = seen
+        predicted = self._predictions(rows, labels, input_ids)
+        passes = self._passes(predicted, model, inputs, embeddings)
+        judged = self.judge(predicted, passes)
+        if self.reduction == "none":
+            if self.options.sr_word_weight or self.options.sr_sent_weight:
+                raise TrueNegError('reduction "none": soft regularization has no loss for each token; expected "mean"')
+            return self._each(judged, passes).view(labels.shape)
+        update = None if items is None else self._update(judged, torch.as_tensor(items, device=rows.device))
+        outcome = self.loss(judged, passes, update)
+        self._add({**outcome.counts, "nsentences": labels.new_tensor(labels.size(0) if labels.dim() > 1 else 0)})
+        if self.reduction == "sum":
+            return outcome.loss
+        return outcome.loss / (outcome.sample_size.clamp(min=1) if items is None else items)
+
+    def watch(self, model: Any) -> Any:
+        """Keeps the inputs of each call of a model, for loops that pass logits and labels alone; gives the hook."""
+
+        def keep(module: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+            inputs = {name: value for name, value in keywords.items() if name != "labels"}
+            if arguments and "input_ids" not in inputs:
+                inputs["input_ids"] = arguments[0]
+            self._watched = module, inputs
+
+        return model.register_forward_pre_hook(keep, with_kwargs=True)
+
+    def metrics(self) -> dict[str, float]:
+        """The rates since this was asked last, over all processes: ``mlm_loss`` (nats), ``accuracy`` (%), ...
+
+        A host-device sync; docs/reference/logged.md explains the names. Every process has to ask.
+        """
+        sums, self._sums = self._sums, {}
+        if not sums:
+            return {}
+        total = torch.stack([sums[name] for name in sorted(sums)])
+        if distributed.is_available() and distributed.is_initialized():
+            distributed.all_reduce(total)
+        named = dict(zip(sorted(sums), total.tolist(), strict=True))
+        return {rate.name: rate.value(named) for rate in TRAINER_RATES if set(rate.counts) <= named.keys()}
+
+    def _is_plain(self) -> bool:
+        options = self.options
+        weights = options.sr_word_weight, options.sr_sent_weight, options.loss_truncation, self.label_smoothing
+        changed = any(weights) or options.softmax_temperature != 1.0 or bool(options.soft_target_shares)
+        return not changed and self.detector is None
+
+    def _plain(self, rows: Tensor, labels: Tensor, shape: torch.Size, items: Any) -> Tensor:
+        if self.reduction == "none":
+            return F.cross_entropy(rows, labels, ignore_index=self.ignore_index, reduction="none").view(shape)
+        if self.reduction == "sum" or items is not None:
+            total = F.cross_entropy(rows, labels, ignore_index=self.ignore_index, reduction="sum")
+            return total if self.reduction == "sum" else total / items
+        # A mean over no token is NaN, and so is its gradient: one token is taken in its place, 0 times.
+        some = labels.ne(self.ignore_index).any()
+        mean = F.cross_entropy(rows, torch.where(some, labels, 0), ignore_index=self.ignore_index)
+        return mean * some
+
+    @torch.no_grad()
+    def _count_plain(self, rows: Tensor, labels: Tensor) -> None:
+        counted = labels.ne(self.ignore_index)
+        loss = F.cross_entropy(rows.float(), labels, ignore_index=self.ignore_index, reduction="sum")
+        correct = (rows.argmax(-1).eq(labels) & counted).sum()
+        self._add({"loss": loss, "sample_size": counted.sum(), "correct": correct})
+
+    def _add(self, counts: dict[str, Tensor]) -> None:
+        for name, value in counts.items():
+            exact = torch.float32 if value.device.type == "mps" else torch.float64  # which Apple's GPUs do not have
+            added = value.detach().to(exact)
+            self._sums[name] = self._sums[name] + added if name in self._sums else added
+
+    def _predictions(self, rows: Tensor, labels: Tensor, input_ids: Tensor | None) -> MaskedPredictions:
+        """The predictions at every label; without ``input_ids`` the original sentences are not known."""
+        flat, options = labels.reshape(-1), self.options
+        counted = flat.ne(self.ignore_index)
+        if input_ids is None and (options.corpus_targets or options.sr_sent_weight or options.uses_context):
+            raise TrueNegError(
+                f"TrueNegativeLoss with {options.described()}: looks at the sentences; expected loss_fn(logits, "
+                "labels, input_ids=...) with labels of the same shape, or loss_fn.watch(model)"
+            )
+        grid = labels if labels.dim() > 1 else labels[None]
+        tokens = torch.zeros_like(grid) if input_ids is None else input_ids.view_as(grid)
+        gold = torch.where(counted, flat, 0)
+        whole = None
+        original = torch.where(grid.ne(self.ignore_index), grid, tokens)
+        if self.boundaries is not None:
+            size = len(self.boundaries.continues)
+            if rows.size(-1) < size:
+                raise TrueNegError(
+                    f"TrueNegativeLoss: found logits of {rows.size(-1)} tokens, expected {size}, the tokenizer's"
+                )
+            known = gold.clamp(max=size - 1)  # a model may have more rows than its tokenizer has tokens
+            alone = self.boundaries.whole_alone(known)
+            whole = alone if input_ids is None else self.boundaries.whole(original.clamp(max=size - 1)).reshape(-1)
+            whole = whole & counted & gold.lt(size)
+        positions = torch.arange(len(flat), device=flat.device)
+        return MaskedPredictions(rows, original, positions, gold, rows.detach().argmax(-1), counted, whole)
+
+    def _passes(
+        self, predicted: MaskedPredictions, model: Any, inputs: dict[str, Any], embeddings: Tensor | None
+    ) -> EncoderPasses:
+        with_layers = self.options.uses_context
+
+        def weight() -> Tensor:
+            if embeddings is None and model is None:
+                raise TrueNegError(
+                    f"TrueNegativeLoss with {self.options.described()}: reads the input embeddings; expected "
+                    "loss_fn(logits, labels, embeddings=...), model=..., or loss_fn.watch(model)"
+                )
+            found: Tensor = model.get_input_embeddings().weight if embeddings is None else embeddings
+            return found
+
+        def encode(tokens: Tensor, gradient: bool, dropout: bool) -> tuple[Tensor, ...]:
+            if model is None:
+                raise TrueNegError(
+                    f"TrueNegativeLoss with {self.options.described()}: encodes sentences; expected loss_fn(logits, "
+                    "labels, input_ids=..., model=...), or loss_fn.watch(model)"
+                )
+            others = {name: value for name, value in inputs.items() if name in ("attention_mask", "token_type_ids")}
+            if not others and self.padding is not None:
+                others = {"attention_mask": predicted.original.ne(self.padding).long()}
+            encoder = getattr(model, "base_model", model)
+            with torch.set_grad_enabled(gradient and torch.is_grad_enabled()), dropout_off(model, not dropout):
+                output = encoder(input_ids=tokens, **others, output_hidden_states=with_layers)
+            return tuple(output.hidden_states[1:]) if with_layers else (output[0],)
+
+        return EncoderPasses(predicted, self.options, embeddings=weight, encode=encode, with_layers=with_layers)
+
+    def _each(self, judged: MaskedPredictions, passes: Passes) -> Tensor:
+        """The loss of each label, fp32, shape (N,), 0 where it is ignored; by autograd, as nothing is summed."""
+        with full_precision(judged.logits.device):
+            log = F.log_softmax(judged.logits.float() / self.options.softmax_temperature, dim=-1)
+            soft, gold = self._soft_targets(judged, passes), judged.gold.where(judged.counted, 0)
+            shares = sum((each.share for each in soft), torch.zeros_like(judged.counted, dtype=torch.float32))
+            total = (1 - shares) * log.gather(1, gold[:, None]).squeeze(1)
+            for share, tokens, probability in soft:
+                spread = log.mean(1) if tokens is None else (probability * log.gather(1, tokens)).sum(1)
+                total = total + share * spread
+            keep = self._keep(judged)
+            return torch.where(judged.counted, -total if keep is None else -total * keep, 0.0)
+
+    def _update(self, judged: MaskedPredictions, items: Tensor) -> UpdateSize:
+        """The denominators of an update of ``items`` masked tokens; its other tokens in this batch's proportion."""
+        real = judged.original.ne(self.padding).sum() if self.options.sr_sent_weight else judged.counted.sum()
+        masked = judged.counted.sum().clamp(min=1)
+        return UpdateSize(items.clamp(min=1), real * items / masked)

@@ -1,0 +1,320 @@
+"""The loss that trains on true negatives, in the order of Section 3 of the paper.
+
+``L = L_hc + lambda_word L_sr + lambda_sent L_kl`` (Eq. 2, Eq. 3, Section 5), with any detector of false negatives and
+soft targets: :meth:`Objective.predict`, :meth:`Objective.judge`, :meth:`Objective.loss`. Nothing waits for the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..errors import TrueNegError
+from ..vocabulary import WordBoundaries
+from .corpus_targets import CorpusTargets
+from .false_negatives import Acceptance, Detector
+from .options import TrueNegativeOptions
+from .passes import Passes, full_precision
+from .predictions import MaskedPredictions, count_rows, original_tokens
+from .soft_targets import (
+    SoftTargets,
+    SynonymLists,
+    nearest_targets,
+    soft_cross_entropy,
+    synonym_targets,
+    teacher_targets,
+    uniform_targets,
+)
+
+IGNORED = -100
+"""The label of a token that is not predicted."""
+
+
+class Outcome(NamedTuple):
+    """The loss of a batch, and what is logged of it."""
+
+    loss: Tensor  # fp32 scalar with gradient: a sum, to be divided by ``sample_size``
+    sample_size: Tensor  # int64 scalar, the denominator
+    counts: dict[str, Tensor]  # sums without gradient (scalars), by name
+
+
+class UpdateSize(NamedTuple):
+    """The denominators of an update, over all its micro-batches and processes."""
+
+    masked: Tensor  # scalar, the number by which the trainer divides every loss: the masked tokens, at least 1
+    tokens: Tensor  # int64 scalar, the tokens that are not padding
+
+
+class Objective(nn.Module):
+    """What is minimised: predictions, their false negatives, and the loss of both.
+
+    It has no parameters and no state; its buffers follow it to a device.
+
+    Args:
+        options: what is minimised.
+        padding: the id of padding; None where nothing asks for it.
+        boundaries: which tokens continue words; None where nothing looks at words.
+        detector: finds the false negatives; None where nothing looks for them.
+        synonyms: for ``synonym_targets``.
+        corpus: for ``corpus_targets``.
+        teacher: for ``teacher_targets``: another model's logits at the masked positions, (N, V), without gradient.
+        label_smoothing: fairseq's epsilon, which gives nothing to the gold word and is not logged as a soft target.
+    """
+
+    continues: Tensor | None
+    unfinished: Tensor | None
+    table: Any = None
+    """The :class:`~truneg_fairseq.synonyms.SynonymTable` in use, for records and for who explains a prediction."""
+
+    def __init__(
+        self,
+        options: TrueNegativeOptions,
+        *,
+        padding: int | None = None,
+        boundaries: WordBoundaries | None = None,
+        detector: Detector | None = None,
+        synonyms: SynonymLists | None = None,
+        corpus: CorpusTargets | None = None,
+        teacher: Callable[[MaskedPredictions], Tensor] | None = None,
+        label_smoothing: float = 0.0,
+    ) -> None:
+        super().__init__()
+        options.check(label_smoothing=label_smoothing)
+        self.options, self.padding, self.label_smoothing = options, padding, label_smoothing
+        self.detector, self.synonyms, self.corpus, self.teacher = detector, synonyms, corpus, teacher
+        continues, unfinished = boundaries or (None, None)
+        self.register_buffer("continues", continues, persistent=False)
+        self.register_buffer("unfinished", unfinished, persistent=False)
+
+    def predict(self, logits: Tensor, labels: Tensor, tokens: Tensor, positions: Tensor) -> MaskedPredictions:
+        """The predictions of a batch; false negatives are not looked for yet, see :meth:`judge`.
+
+        Args:
+            logits: shape (N, V), with gradient.
+            labels: int64, shape (B, T), the original tokens at masked positions and padding elsewhere.
+            tokens: int64, shape (B, T), masked.
+            positions: int64, shape (N,), where the logits are, indices into the flattened (B, T).
+        """
+        assert self.padding is not None
+        gold = labels.reshape(-1)[positions]
+        counted = gold.ne(self.padding)
+        original = original_tokens(tokens, labels, self.padding)
+        whole = self.boundaries.whole(original).reshape(-1)[positions] & counted if self.boundaries else None
+        return MaskedPredictions(logits, original, positions, gold, logits.detach().argmax(dim=-1), counted, whole)
+
+    def judge(self, predicted: MaskedPredictions, passes: Passes) -> MaskedPredictions:
+        """Finds the false negatives among the predictions: ``r_k`` in ``V[w_k]``, with ``w_k`` a whole word (Eq. 2)."""
+        found = self.accept(predicted, predicted.prediction, passes)
+        if found is None:
+            return predicted
+        return predicted._replace(corrected=found.accepted, acceptance=found.probability)
+
+    def accept(self, predicted: MaskedPredictions, tokens: Tensor, passes: Passes) -> Acceptance | None:
+        """What the detector says of any tokens in place of the gold words; see :meth:`Detector.accept`."""
+        if self.detector is None:
+            return None
+        with full_precision(predicted.logits.device):
+            return self.detector.accept(predicted, tokens, passes)
+
+    def loss(self, judged: MaskedPredictions, passes: Passes, update: UpdateSize | None = None) -> Outcome:
+        """The loss of a judged batch, and what is logged of it.
+
+        Every term is a mean: cross-entropy and word distance over the masked positions, the divergence over the tokens
+        that are not padding. ``update`` has the denominators, None for this batch's own. All of it is in fp32.
+        """
+        with full_precision(judged.logits.device):
+            soft = self._soft_targets(judged, passes)
+            total, plain = self._cross_entropy(judged, soft)
+            counts = self._counts(judged, soft, plain)
+            if weight := self.options.sr_word_weight:
+                distance = self._word_distance(judged, passes.embeddings())
+                total, counts["sr_sum"] = total + weight * distance, distance.detach()
+            if weight := self.options.sr_sent_weight:
+                real = judged.original.ne(self.padding)
+                divergence, size = (
+                    sentence_divergence_sum(passes.filled()[1], passes.original().detach(), real),
+                    real.sum(),
+                )
+                denominators = update or UpdateSize(counts["sample_size"], size)
+                total = total + weight * scaled_mean(divergence, denominators)
+                counts["kl_sum"], counts["kl_size"] = divergence.detach(), size
+            counts["objective"], counts["objective_size"] = total.detach(), counts["sample_size"]
+            return Outcome(total, counts["sample_size"], counts)
+
+    def _cross_entropy(self, judged: MaskedPredictions, soft: list[SoftTargets]) -> tuple[Tensor, Tensor]:
+        """The sum to minimise (Eq. 2, with soft targets), and the plain sum of Eq. 1 at temperature 1; fp32 scalars."""
+        logits, temperature = judged.logits, self.options.softmax_temperature
+        labels = judged.gold.masked_fill(~judged.counted, IGNORED)
+        keep = self._keep(judged)
+        if soft:
+            with torch.no_grad():
+                log_probabilities = F.log_softmax(logits, dim=-1, dtype=torch.float32)
+                plain = F.nll_loss(log_probabilities, labels, ignore_index=IGNORED, reduction="sum")
+                if temperature != 1.0:
+                    log_probabilities = F.log_softmax(logits / temperature, dim=-1, dtype=torch.float32)
+                weight = judged.counted.float() if keep is None else keep * judged.counted
+            gold = judged.gold.where(judged.counted, 0)
+            return soft_cross_entropy(logits, log_probabilities, gold, weight, soft, temperature=temperature), plain
+        tempered = F.log_softmax(logits if temperature == 1.0 else logits / temperature, dim=-1, dtype=torch.float32)
+        if keep is None:
+            total = F.nll_loss(tempered, labels, ignore_index=IGNORED, reduction="sum")
+            plain = total.detach()
+        else:
+            losses = F.nll_loss(tempered, labels, ignore_index=IGNORED, reduction="none")
+            total, plain = (keep * losses).sum(), losses.detach().sum()
+        if temperature != 1.0:
+            with torch.no_grad():
+                untempered = F.log_softmax(logits, dim=-1, dtype=torch.float32)
+                plain = F.nll_loss(untempered, labels, ignore_index=IGNORED, reduction="sum")
+        return total, plain
+
+    def _keep(self, judged: MaskedPredictions) -> Tensor | None:
+        """The share of each position's loss that stays, fp32, shape (N,): 1 - hc_weight at false negatives."""
+        keep = None
+        if judged.corrected is not None and self.options.hc_weight:
+            keep = 1.0 - self.options.hc_weight * judged.corrected.float()
+        if share := self.options.loss_truncation:
+            kept = least_likely(judged.logits, judged.gold, judged.counted, share).logical_not().float()
+            keep = kept if keep is None else keep * kept
+        return keep
+
+    @torch.no_grad()
+    def _soft_targets(self, judged: MaskedPredictions, passes: Passes) -> list[SoftTargets]:
+        """The shares of the target that go to other words than the gold one, each with its distribution."""
+        options, counted, soft = self.options, judged.counted, []
+        if share := self.label_smoothing:  # as in fairseq: nothing of it for the gold word
+            size = judged.logits.size(-1)
+            soft.append(uniform_targets(counted, share * size / (size - 1)))
+        if share := options.uniform_targets:
+            soft.append(uniform_targets(counted, share))
+        if share := options.synonym_targets:
+            assert self.synonyms is not None
+            assert judged.whole_word is not None
+            embeddings = passes.embeddings() if options.synonym_shape == "cosine" else None
+            lists = self.synonyms.lookup(judged.gold)
+            soft.append(synonym_targets(lists, judged.whole_word, share, gold=judged.gold, embeddings=embeddings))
+        if share := options.corpus_targets:
+            assert self.corpus is not None
+            assert self.padding is not None
+            soft.append(self.corpus.targets(judged, self.padding, share))
+        if share := options.nearest_targets:
+            soft.append(nearest_targets(passes.embeddings(), judged.gold, counted, share))
+        if share := options.teacher_targets:
+            assert self.teacher is not None
+            soft.append(teacher_targets(self.teacher(judged), counted, share))
+        return soft
+
+    def _word_distance(self, judged: MaskedPredictions, embeddings: Tensor) -> Tensor:
+        if self.options.sr_word_form == "expected":
+            return expected_distance_sum(embeddings, judged.logits, judged.gold, judged.counted)
+        if torch.is_grad_enabled() and not embeddings.requires_grad:
+            raise TrueNegError(
+                f"--sr-word-weight {self.options.sr_word_weight}: the input embeddings are frozen, so that it would "
+                "change nothing; expected embeddings that train, --sr-word-form expected, or --sr-word-weight 0"
+            )
+        return word_distance_sum(embeddings, judged.gold, judged.prediction, judged.counted)
+
+    def _counts(self, judged: MaskedPredictions, soft: list[SoftTargets], plain: Tensor) -> dict[str, Tensor]:
+        correct = judged.prediction.eq(judged.gold) & judged.counted
+        counts = {"loss": plain, "sample_size": judged.counted.int().sum(), "correct": correct.sum()}
+        if judged.corrected is not None:
+            counts["corrected"] = judged.corrected.sum()
+            counts["corrected_sentences"] = count_rows(judged.corrected, judged)
+            if judged.acceptance is not None:
+                counts["acceptance_sum"] = judged.acceptance.sum()
+        if others := soft[bool(self.label_smoothing) :]:
+            vocabulary, shares = judged.logits.size(-1), torch.stack([each.share for each in others])
+            given_away = torch.stack([each.given_away(judged.gold, vocabulary) for each in others])
+            counts["smoothed"], counts["smoothed_mass"] = shares.gt(0).any(0).sum(), given_away.sum()
+        return counts
+
+    @property
+    def boundaries(self) -> WordBoundaries | None:
+        """Which tokens continue words; None where nothing looks at words."""
+        return None if self.continues is None else WordBoundaries(self.continues, self.unfinished)
+
+
+@torch.no_grad()
+def least_likely(logits: Tensor, gold: Tensor, counted: Tensor, share: float) -> Tensor:
+    """The positions whose gold word is least likely, a share of those that count (rounded); bool, shape (N,)."""
+    loss = F.cross_entropy(logits.float(), gold.where(counted, 0), reduction="none").masked_fill(~counted, -torch.inf)
+    rank = loss.argsort(descending=True).argsort()
+    return rank < (share * counted.sum()).round()
+
+
+def word_distance_sum(embeddings: Tensor, gold: Tensor, prediction: Tensor, counted: Tensor) -> Tensor:
+    """Eq. 3 before its division by N_m: the sum of 1 - cos(e_k, e'_k) over the counted positions.
+
+    Both rows get a gradient (a sparse tensor on a CPU). Equal tokens have distance 0, and so has a zero vector (whose
+    angle is undefined), with zero gradient: the sum is never NaN.
+
+    Args:
+        embeddings: shape (V, E), the input embedding matrix, any floating dtype; computed in fp32.
+        gold: int64, shape (N,).
+        prediction: int64, shape (N,).
+        counted: bool, shape (N,), the positions that count.
+
+    Returns:
+        fp32 scalar, between 0 and 2 N.
+    """
+    # One look-up for both: its backward makes one (V, E) gradient instead of two, and on a CPU none: a sparse one is
+    # added to the dense gradient of the projection. On CUDA that addition has no order, so that runs would not repeat.
+    # An adapter's sum has no sparse gradient.
+    sparse = embeddings.device.type == "cpu" and embeddings.is_leaf
+    pair = F.embedding(torch.stack([gold, prediction]), embeddings, sparse=sparse).float()
+    squared_norms = pair.square().sum(-1)
+    # A squared norm below the normal fp32 numbers counts as zero: the gradient of its square root would overflow.
+    defined = counted & gold.ne(prediction) & squared_norms.ge(torch.finfo(torch.float32).tiny).all(0)
+    norms = torch.where(defined, squared_norms, squared_norms.new_ones(())).sqrt()
+    cosine = (pair[0] * pair[1]).sum(-1) / (norms[0] * norms[1])
+    return torch.where(defined, 1.0 - cosine, cosine.new_zeros(())).sum()
+
+
+def expected_distance_sum(embeddings: Tensor, logits: Tensor, gold: Tensor, counted: Tensor) -> Tensor:
+    """The distance that Eq. 3 expects of the model: the sum of E_v [1 - cos(e_v, e_k)] over the counted positions.
+
+    v is drawn from the model's distribution, as in EMO (Ren et al., ICLR 2024), so that the loss has a gradient by the
+    logits, where the argmax of Eq. 3 has none. The embeddings get no gradient: they measure the distance, and moving
+    all of them together would make it 0. A zero vector is at distance 1 from every word.
+
+    Args:
+        embeddings: shape (V, E), the input embedding matrix, any floating dtype; computed in fp32.
+        logits: shape (N, V), any floating dtype.
+        gold: int64, shape (N,).
+        counted: bool, shape (N,), the positions that count.
+
+    Returns:
+        fp32 scalar, between 0 and 2 N up to rounding.
+    """
+    directions = F.normalize(embeddings.detach().float(), dim=1)
+    mean = F.softmax(logits, dim=-1, dtype=torch.float32) @ directions
+    distance = 1.0 - (mean * directions[gold]).sum(1)
+    return torch.where(counted, distance, distance.new_zeros(())).sum()
+
+
+def sentence_divergence_sum(predicted: Tensor, original: Tensor, counted: Tensor) -> Tensor:
+    """Sentence-level regularization: KL(softmax H_p || softmax H_s) summed over the counted tokens.
+
+    The softmax is over the hidden dimension, in fp32.
+
+    Args:
+        predicted: shape (B, T, H), last-layer states H_p of the sentence with the predictions filled in.
+        original: shape (B, T, H), last-layer states H_s of the original sentence; detach it to make it a fixed target.
+        counted: bool, shape (B, T), the tokens that count (not padding).
+
+    Returns:
+        fp32 scalar >= 0 up to rounding, in nats.
+    """
+    log_predicted = F.log_softmax(predicted, dim=-1, dtype=torch.float32)
+    log_original = F.log_softmax(original, dim=-1, dtype=torch.float32)
+    divergence = F.kl_div(log_original, log_predicted, reduction="none", log_target=True).sum(-1)
+    return torch.where(counted, divergence, divergence.new_zeros(())).sum()
+
+
+def scaled_mean(total: Tensor, update: UpdateSize) -> Tensor:
+    """A sum over all tokens, rescaled: after the trainer divides by the masked tokens, it is a mean over all tokens."""
+    return total * (update.masked / update.tokens.clamp(min=1))
