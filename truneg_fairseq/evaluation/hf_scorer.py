@@ -16,8 +16,8 @@ from ..data.tokenizer import trimmed
 from ..errors import TrueNegError, reason, require
 from ..files import read_json
 from ..hf.projection import MaskedProjection, select_rows
-from ..vocabulary import vocabulary_of_tokenizer as vocabulary_of
 from ..trainer.folder import transformers_updates
+from ..vocabulary import vocabulary_of_tokenizer as vocabulary_of
 from .scorer import Scorer, attention_mask
 from .tokens import Tokens
 

@@ -39,7 +39,7 @@ _RUNS_CODE = frozenset("user-dir post-save-script plasma-path use-plasma-view wa
 """Options of fairseq-train that import code, start a program or call a service: a file from a stranger may not."""
 _OWN_OF_FINETUNING = frozenset("seeds seed tasks data cpu output checkpoint model results launcher slurm".split())
 
-_FILE_OPTIONS = ("alternatives", "hc-acceptance-model", "teacher")
+_FILE_OPTIONS = ("corpus-counts", "hc-acceptance-model", "teacher")
 
 _WITH_TOTAL, _ENDLESS = ("polynomial_decay", "electra_linear"), ("fixed", "inverse_sqrt")
 """Schedules of the learning rate that do not depend on --max-update; the first ones if total-num-update is given."""
