@@ -16,13 +16,12 @@ LAYERS = """
 errors
 files options
 workers
-objectives vocabulary
+vocabulary
 corpora
 data
-corpus_counts
+corpus_counts synonyms
+objectives
 trainer
-synonyms
-objective_factory
 hf
 optim
 models

@@ -9,6 +9,12 @@ from __future__ import annotations
 
 import importlib
 import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .objectives import TrueNegativeLoss
+
+__all__ = ["TrueNegativeLoss", "register"]
 
 __version__ = "0.1.0"
 
@@ -37,6 +43,14 @@ def register() -> None:
         repairs.apply()
     for module in _REGISTERED:
         importlib.import_module(f"{__name__}.{module}")
+
+
+def __getattr__(name: str) -> Any:
+    if name == "TrueNegativeLoss":  # torch takes a second to import
+        from .objectives import TrueNegativeLoss
+
+        return TrueNegativeLoss
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 if "fairseq" in sys.modules:  # imported by fairseq for --user-dir, or after it

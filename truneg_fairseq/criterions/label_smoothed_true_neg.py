@@ -23,7 +23,7 @@ from .. import options
 from ..data.tokenizer import vocabulary_of
 from ..errors import TrueNegError, one_line_errors
 from ..objectives import MaskedPredictions, TrueNegativeLoss, TrueNegativeOptions
-from ..objectives.build import build_objective
+from ..objectives.loop import build_objective
 from ..objectives.options import GenerationOptions
 from ..objectives.rates import GENERATION_RATES
 from .masked_lm_true_neg import log_rates, with_default

@@ -35,7 +35,7 @@ from ..objectives import (
     fill,
     gather_rows,
 )
-from ..objectives.build import build_objective
+from ..objectives.loop import build_objective
 from ..objectives.passes import dropout_off
 from ..objectives.rates import BITS, MASKED_LM_RATES, Rate
 from .nan_guard import explain_nan

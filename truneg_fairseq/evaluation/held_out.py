@@ -22,7 +22,7 @@ from ..errors import TrueNegError
 from ..files import file_digest
 from ..objectives import MaskedPredictions, Objective, TrueNegativeOptions
 from ..objectives.acceptance import embedding_cosine, packaged_model
-from ..objectives.build import build_objective
+from ..objectives.loop import build_objective
 from ..objectives.options import TABLE
 from ..objectives.rates import BITS as NATS_TO_BITS
 from ..results.intervals import Ratio

@@ -21,8 +21,8 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_N
 from transformers.trainer_utils import default_compute_objective, get_last_checkpoint
 
 from ..errors import TrueNegError
-from ..objectives import EncoderPasses, MaskedPredictions, Outcome, UpdateSize
-from ..objectives.build import for_tokenizer
+from ..objectives import EncoderPasses, MaskedPredictions, Outcome, TrueNegativeLoss, UpdateSize
+from ..objectives.build import parts_for_tokenizer
 from ..objectives.passes import dropout_off
 from ..objectives.rates import CORRECTION_RATES, Rate
 from .arguments import TrueNegativeArguments
@@ -94,7 +94,8 @@ class TrueNegativeTrainer(Trainer):
             raise ValueError("processing_class: found none, expected the model's tokenizer")
         # PEFT's embeddings have no num_embeddings.
         size = len(unwrap(self.model).get_input_embeddings().weight)
-        self.true_negative_loss = for_tokenizer(tokenizer, self.settings, size=size).to(self.args.device)
+        parts = parts_for_tokenizer(tokenizer, self.settings, size)
+        self.true_negative_loss = TrueNegativeLoss(self.settings, **parts).to(self.args.device)
         self._project(self.model)
         self._loss_only = False
         self._counts: dict[bool, dict[str, Tensor]] = {True: {}, False: {}}  # by whether the model trains

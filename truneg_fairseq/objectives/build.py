@@ -1,4 +1,4 @@
-"""Makes the objective that the options of a training describe: word boundaries, synonyms, counts, detector."""
+"""The parts of the objective that the options of a training describe: word boundaries, synonyms, counts, detector."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from ..vocabulary import Vocabulary, WordBoundaries, vocabulary_of_tokenizer
 from .acceptance import model_of
 from .corpus_targets import CorpusTargets
 from .false_negatives import BlockedPairs, Detector, pair_keys
-from .loop import TrueNegativeLoss
 from .options import TABLE, TrueNegativeOptions
 from .predictions import MaskedPredictions, fill, gather_rows
 from .soft_targets import SynonymLists
@@ -24,7 +23,7 @@ from .soft_targets import SynonymLists
 logger = logging.getLogger(__name__)
 
 
-def build_objective(
+def build_parts(
     options: TrueNegativeOptions,
     *,
     symbols: Sequence[str],
@@ -32,9 +31,8 @@ def build_objective(
     folder: Path,
     padding: int,
     teacher: Callable[[MaskedPredictions], Tensor] | None = None,
-    **others: Any,
-) -> TrueNegativeLoss:
-    """The objective of a dictionary.
+) -> dict[str, Any]:
+    """The arguments of :class:`~.loss.Objective` for a dictionary.
 
     Args:
         options: what is minimised.
@@ -43,13 +41,12 @@ def build_objective(
         folder: where the synonym table, the counts and the blocked pairs are, and are built where they are missing.
         padding: the id of padding.
         teacher: see :class:`~.loss.Objective`.
-        others: further arguments of :class:`~.loop.TrueNegativeLoss`.
     """
     options.check()
     corpus = load_corpus_targets(options, symbols, folder)
-    parts: dict[str, Any] = {"padding": padding, "corpus": corpus, "teacher": teacher, **others}
+    parts: dict[str, Any] = {"padding": padding, "corpus": corpus, "teacher": teacher}
     if not options.looks_at_words:
-        return TrueNegativeLoss(options, **parts)
+        return parts
     words = vocabulary()
     unfinished = None if words.unfinished is None else torch.from_numpy(words.unfinished)
     parts["boundaries"] = WordBoundaries(torch.from_numpy(words.continues), unfinished)
@@ -67,9 +64,8 @@ def build_objective(
     only_logged = keys is not None and not options.needs_table and not options.gives_probability
     if options.finds_false_negatives or only_logged:
         parts["detector"] = _detector(options, words, folder, keys)
-    objective = TrueNegativeLoss(options, **parts)
-    objective.table = table
-    return objective
+    parts["table"] = table
+    return parts
 
 
 def load_corpus_targets(options: Any, symbols: Sequence[str], folder: Path) -> CorpusTargets | None:
@@ -103,8 +99,8 @@ def _detector(options: TrueNegativeOptions, words: Vocabulary, folder: Path, key
     )
 
 
-def for_dictionary(path: Path, options: TrueNegativeOptions, **others: Any) -> TrueNegativeLoss:
-    """:meth:`TrueNegativeLoss.for_dictionary`."""
+def parts_for_dictionary(path: Path, options: TrueNegativeOptions) -> dict[str, Any]:
+    """:func:`build_parts` for fairseq's ``dict.txt``."""
     from ..data.tokenizer import vocabulary_of
     from ..vocabulary import read_symbols
 
@@ -113,15 +109,15 @@ def for_dictionary(path: Path, options: TrueNegativeOptions, **others: Any) -> T
     def vocabulary() -> Vocabulary:
         return vocabulary_of(symbols, folder, tokenization=options.tokenization)
 
-    return build_objective(
-        options, symbols=symbols, vocabulary=vocabulary, folder=folder, padding=symbols.index("<pad>"), **others
-    )
+    padding = symbols.index("<pad>")
+    return build_parts(options, symbols=symbols, vocabulary=vocabulary, folder=folder, padding=padding)
 
 
-def for_tokenizer(
-    tokenizer: Any, options: TrueNegativeOptions, *, size: int | None = None, **others: Any
-) -> TrueNegativeLoss:
-    """:meth:`TrueNegativeLoss.for_tokenizer`; ``size`` is the number of rows of the model's embeddings, if known."""
+def parts_for_tokenizer(tokenizer: Any, options: TrueNegativeOptions, size: int | None = None) -> dict[str, Any]:
+    """:func:`build_parts` for a tokenizer of transformers, or its folder.
+
+    ``size`` is the number of rows of the model's embeddings, if it is known.
+    """
     from ..synonyms.build import cache_path
 
     if isinstance(tokenizer, str | Path):
@@ -132,14 +128,13 @@ def for_tokenizer(
     teacher = transformers_teacher(options.teacher, tokenizer) if options.teacher_targets and options.teacher else None
     # A folder of the cache for each tokenizer and source.
     folder: Path = cache_path(words, options.synonym_source).with_suffix("")
-    return build_objective(
+    return build_parts(
         options,
         symbols=words.symbols,
         vocabulary=lambda: words,
         folder=folder,
         padding=tokenizer.pad_token_id,
         teacher=teacher,
-        **others,
     )
 
 

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, distributed
 
 from ..errors import TrueNegError
+from .build import build_parts, parts_for_dictionary, parts_for_tokenizer
 from .loss import IGNORED, Objective, UpdateSize
 from .options import TrueNegativeOptions
 from .passes import EncoderPasses, Passes, dropout_off, full_precision
@@ -31,7 +32,7 @@ class TrueNegativeLoss(Objective):
         keywords: options, where ``options`` is None; and the parts of :class:`~.loss.Objective`.
     """
 
-    _PARTS = ("padding", "boundaries", "detector", "synonyms", "corpus", "teacher", "label_smoothing")
+    _PARTS = ("padding", "boundaries", "detector", "synonyms", "corpus", "teacher", "label_smoothing", "table")
 
     def __init__(
         self,
@@ -67,21 +68,20 @@ class TrueNegativeLoss(Objective):
     ) -> TrueNegativeLoss:
         """The loss for a tokenizer of transformers, or the folder of one; the synonym table is built or found.
 
-        It works for models whose ids are those of the tokenizer.
+        It works for models whose ids are the tokenizer's.
         """
-        from .build import for_tokenizer
-
-        return for_tokenizer(tokenizer, TrueNegativeOptions(**options), ignore_index=ignore_index, reduction=reduction)
+        chosen = TrueNegativeOptions(**options)
+        parts = parts_for_tokenizer(tokenizer, chosen)
+        return cls(chosen, ignore_index=ignore_index, reduction=reduction, **parts)
 
     @classmethod
     def for_dictionary(
         cls, dictionary: str | Path, *, ignore_index: int = IGNORED, reduction: str = "mean", **options: Any
     ) -> TrueNegativeLoss:
-        """The loss for fairseq's ``dict.txt``; the synonym table is that of its folder, built where it is missing."""
-        from .build import for_dictionary
-
-        options_, path = TrueNegativeOptions(**options), Path(dictionary)
-        return for_dictionary(path, options_, ignore_index=ignore_index, reduction=reduction)
+        """The loss for fairseq's ``dict.txt``; the synonym table is beside it, built where it is missing."""
+        chosen = TrueNegativeOptions(**options)
+        parts = parts_for_dictionary(Path(dictionary), chosen)
+        return cls(chosen, ignore_index=ignore_index, reduction=reduction, **parts)
 
     def forward(
         self,
@@ -267,3 +267,10 @@ class TrueNegativeLoss(Objective):
         real = judged.original.ne(self.padding).sum() if self.options.sr_sent_weight else judged.counted.sum()
         masked = judged.counted.sum().clamp(min=1)
         return UpdateSize(items.clamp(min=1), real * items / masked)
+
+
+def build_objective(
+    options: TrueNegativeOptions, *, label_smoothing: float = 0.0, **dictionary: Any
+) -> TrueNegativeLoss:
+    """The objective for a dictionary; the other arguments are those of :func:`~.build.build_parts`."""
+    return TrueNegativeLoss(options, label_smoothing=label_smoothing, **build_parts(options, **dictionary))

@@ -63,12 +63,11 @@ class Objective(nn.Module):
         corpus: for ``corpus_targets``.
         teacher: for ``teacher_targets``: another model's logits at the masked positions, (N, V), without gradient.
         label_smoothing: fairseq's epsilon, which gives nothing to the gold word and is not logged as a soft target.
+        table: the :class:`~truneg_fairseq.synonyms.SynonymTable` in use, for records and for explanations.
     """
 
     continues: Tensor | None
     unfinished: Tensor | None
-    table: Any = None
-    """The :class:`~truneg_fairseq.synonyms.SynonymTable` in use, for records and for who explains a prediction."""
 
     def __init__(
         self,
@@ -81,8 +80,10 @@ class Objective(nn.Module):
         corpus: CorpusTargets | None = None,
         teacher: Callable[[MaskedPredictions], Tensor] | None = None,
         label_smoothing: float = 0.0,
+        table: Any = None,
     ) -> None:
         super().__init__()
+        self.table = table
         options.check(label_smoothing=label_smoothing)
         self.options, self.padding, self.label_smoothing = options, padding, label_smoothing
         self.detector, self.synonyms, self.corpus, self.teacher = detector, synonyms, corpus, teacher
