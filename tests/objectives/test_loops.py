@@ -185,6 +185,23 @@ def test_no_graph_break_and_no_sync(name, dictionary):
     assert loss_fn.to("meta")(rows, labels.to("meta")).is_meta
 
 
+@pytest.mark.parametrize(
+    "options", [{"nearest_targets": 0.3}, {"sr_word_weight": 1.0, "sr_word_form": "expected"}], ids=["nearest", "sr"]
+)
+def test_autocast_does_not_round_the_matrix_products(options):
+    generator = torch.Generator().manual_seed(1)
+    embeddings, rows = torch.randn(500, 48, generator=generator), torch.randn(64, 500, generator=generator)
+    labels, found = torch.randint(500, (64,), generator=generator), []
+    for is_on in (False, True):
+        logits = rows.clone().requires_grad_()
+        with torch.autocast("cpu", torch.bfloat16, enabled=is_on):
+            loss = TrueNegativeLoss(**options)(logits, labels, embeddings=embeddings)
+        loss.backward()
+        found.append((loss.detach(), logits.grad))
+    assert torch.equal(found[0][0], found[1][0])
+    assert torch.equal(found[0][1], found[1][1])
+
+
 def test_metrics_are_of_what_came_since_they_were_asked_for():
     loss_fn, (ids, labels) = TrueNegativeLoss(), next(iter(batches()))
     logits = Small()(ids)
