@@ -11,8 +11,14 @@ from support.tokenizers_made import fast_tokenizer
 
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.evaluation.examples import join_tokens, word_of
-from truneg_fairseq.objectives.hard_correction import mark_whole_words
-from truneg_fairseq.vocabulary import Vocabulary, detect_tokenization, fingerprint, read_symbols, tokenization_of
+from truneg_fairseq.vocabulary import (
+    Vocabulary,
+    WordBoundaries,
+    detect_tokenization,
+    fingerprint,
+    read_symbols,
+    tokenization_of,
+)
 
 SPECIALS = ["<s>", "<pad>", "</s>", "<unk>"]
 TEXT = [
@@ -118,9 +124,9 @@ def test_marks_of_xlm_are_refused():
 def test_subword_nmt_marks_the_piece_that_is_unfinished():
     """As fastBPE does: "prim@@ ary main" is two words, and only the second one is whole in one token."""
     vocabulary = Vocabulary.from_symbols([*SPECIALS, "prim@@", "ary", "main", "@@"])
-    continues, unfinished = torch.from_numpy(vocabulary.continues), torch.from_numpy(vocabulary.unfinished)
+    boundaries = WordBoundaries(torch.from_numpy(vocabulary.continues), torch.from_numpy(vocabulary.unfinished))
     tokens = torch.tensor([[0, 4, 5, 6, 2], [4, 4, 5, 6, 6]])
-    assert mark_whole_words(tokens, continues, unfinished).tolist() == [
+    assert boundaries.whole(tokens).tolist() == [
         [True, False, False, True, True],
         [False, False, False, True, True],
     ]

@@ -57,9 +57,7 @@ def one_batch(data, *flags, size=4):
     ],
 )
 def test_without_alternatives_it_is_stock_to_the_bit(data, flags):
-    model, ours, sample = one_batch(
-        data, *OURS, *flags, "--synonym-targets", 0
-    )
+    model, ours, sample = one_batch(data, *OURS, *flags, "--synonym-targets", 0)
     _, stock, _ = one_batch(data, *SMOOTHED, *flags)
     found, expected = (loss_and_gradients(model, criterion, sample) for criterion in (ours, stock))
     torch.testing.assert_close(found, expected, rtol=0, atol=0)

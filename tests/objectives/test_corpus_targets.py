@@ -111,7 +111,7 @@ def test_neighbours_are_those_of_the_original_sentence():
     """At the ends of a sequence and beside padding there is no target."""
     original = torch.tensor([[0, 1, 2, 3], [4, 1, 5, PAD]])
     corpus = targets_of([0, 6, 2, 4, 7, 5, 3, 1])
-    soft = corpus.of(predictions(original, [0, 1, 2, 3, 4, 5, 6, 7]), PAD, 0.1)
+    soft = corpus.targets(predictions(original, [0, 1, 2, 3, 4, 5, 6, 7]), PAD, 0.1)
     assert soft.share.gt(0).tolist() == [False, True, True, False, False, True, False, False]
     best = soft.tokens.gather(1, soft.probability.argmax(1, keepdim=True)).squeeze(1)
     assert best[[1, 5]].tolist() == [6, 7]
@@ -123,7 +123,7 @@ def test_no_step_waits_for_the_device():
     original = torch.zeros(2, 4, dtype=torch.long, device="meta")
     where = torch.zeros(3, dtype=torch.long, device="meta")
     predicted = MaskedPredictions(None, original, where, where, where, where.eq(0), None)
-    assert corpus.of(predicted, PAD, 0.1).probability.shape == (3, 3 * 64)
+    assert corpus.targets(predicted, PAD, 0.1).probability.shape == (3, 3 * 64)
 
 
 def test_counts_stay_integers_when_the_trainer_halves_the_criterion():

@@ -7,14 +7,14 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from truneg_fairseq.objectives import corrected_predictions, pair_keys
-from truneg_fairseq.objectives.cross_entropy import masked_cross_entropy
-from truneg_fairseq.objectives.hard_correction import mark_whole_words
-from truneg_fairseq.objectives.soft_regularization import (
+from truneg_fairseq.objectives import Detector, Objective, TrueNegativeOptions, corrected_predictions, pair_keys
+from truneg_fairseq.objectives.loss import (
     expected_distance_sum,
+    least_likely,
     sentence_divergence_sum,
     word_distance_sum,
 )
+from truneg_fairseq.vocabulary import WordBoundaries
 
 PAD = 1
 VOCABULARY = 9
@@ -74,13 +74,16 @@ def test_hard_correction_equals_a_loop_over_tokens(batch, table, continuing, agr
     continues = torch.zeros(VOCABULARY, dtype=torch.bool)
     continues[list(continuing)] = True
 
-    gold = original[masked]
-    whole_word = mark_whole_words(original, continues)[masked]
-    corrected = corrected_predictions(gold, logits.argmax(-1), whole_word, keys_of(table))
-    result = masked_cross_entropy(
-        logits, gold, corrected, correction_weight=weight, temperature=temperature, ignore_index=PAD
+    objective = Objective(
+        TrueNegativeOptions(hc_weight=weight, softmax_temperature=temperature),
+        padding=PAD,
+        boundaries=WordBoundaries(continues),
+        detector=Detector(frozenset({"table"}), 0.5, keys_of(table)),
     )
-    result.objective.backward()
+    labels, places = original.masked_fill(~masked, PAD), masked.view(-1).nonzero().squeeze(1)
+    judged = objective.judge(objective.predict(logits, labels, original.masked_fill(masked, 0), places), None)
+    corrected, result = judged.corrected, objective.loss(judged, None)
+    result.loss.backward()
 
     reference = logits.detach().clone().requires_grad_(True)
     expected_loss = torch.zeros((), dtype=torch.double)
@@ -90,7 +93,7 @@ def test_hard_correction_equals_a_loop_over_tokens(batch, table, continuing, agr
         w = int(original[row, column])
         r = max(range(VOCABULARY), key=lambda token: float(reference[index, token]))
         next_token = int(original[row, column + 1]) if column + 1 < original.size(1) else None
-        is_whole = not {w, next_token} & continuing
+        is_whole = not {w, next_token} & continuing and not (next_token is None and continuing)
         is_corrected = r != w and is_whole and (w, r) in table
         expected_corrected.append(is_corrected)
         z = reference[index] / temperature
@@ -99,13 +102,29 @@ def test_hard_correction_equals_a_loop_over_tokens(batch, table, continuing, agr
         plain = reference[index].detach()
         expected_plain += float(torch.logsumexp(plain, 0) - plain[w])
     assert corrected.tolist() == expected_corrected
-    assert result.objective.item() == pytest.approx(expected_loss.item(), rel=1e-5, abs=1e-6)
-    assert float(result.plain) == pytest.approx(expected_plain, rel=1e-5, abs=1e-6)
+    assert result.loss.item() == pytest.approx(expected_loss.item(), rel=1e-5, abs=1e-6)
+    assert float(result.counts["loss"]) == pytest.approx(expected_plain, rel=1e-5, abs=1e-6)
     if positions:
         expected_loss.backward()
         torch.testing.assert_close(logits.grad, reference.grad, rtol=1e-5, atol=1e-6)
         if weight == 1:
             assert torch.all(logits.grad[corrected] == 0)
+
+
+@given(count=st.integers(0, 12), share=st.floats(0, 1), seed=st.integers(0, 2**31))
+@settings(max_examples=60, deadline=None)
+def test_the_least_likely_gold_words_are_truncated(count, share, seed):
+    torch.manual_seed(seed)
+    logits, gold, counted = (
+        torch.randn(count, VOCABULARY),
+        torch.randint(0, VOCABULARY, (count,)),
+        torch.rand(count) < 0.7,
+    )
+    rows = [row for row in range(count) if counted[row]]
+    rows.sort(key=lambda row: float(logits[row].softmax(0)[gold[row]]))
+    dropped = least_likely(logits, gold, counted, share).nonzero().flatten().tolist()
+    assert set(dropped) == set(rows[: len(dropped)])
+    assert abs(len(dropped) - share * len(rows)) <= 0.5 + 1e-4
 
 
 def test_pair_keys_tell_the_largest_ids_apart():

@@ -23,9 +23,8 @@ class FairseqTwin:
     """
 
     def __init__(self, models: Sequence[Any], arguments: Any, folder: Path) -> None:
-        from truneg_fairseq.criterions.config import ElectraConfig, MaskedLmTrueNegConfig
-        from truneg_fairseq.criterions.electra import Electra
-        from truneg_fairseq.criterions.masked_lm_true_neg import MaskedLmTrueNeg
+        from truneg_fairseq.criterions.electra import Electra, ElectraConfig
+        from truneg_fairseq.criterions.masked_lm_true_neg import MaskedLmTrueNeg, MaskedLmTrueNegConfig
 
         data = write_dictionary(folder / "data", TOKENS)
         first, *second = [save(model, folder / f"model{number}") for number, model in enumerate(models)]

@@ -47,17 +47,11 @@ OBJECTIVES: dict[str, Sequence[object]] = {
         *(*ELECTRA_TRAINING, *ELECTRA_MODEL, *WORDPIECE),
         *("--sr-sent-weight", 1, "--discriminator-false-negatives", "relabel"),
     ),
-    "model_synonyms": (
-        *MASKED_LM,
-        *("--criterion", "masked_lm_hc", "--synonym-source", "model", "--model-synonyms-warmup", 5),
-        *("--model-synonyms-every", 10, "--model-synonyms-threshold", 0.2, *WORDPIECE),
-    ),
     "detectors": (
         *(*MASKED_LM, *TRUE_NEG, "--hc-weight", 1, "--hc-detector", "table+embedding+context"),
-        *("--hc-graded", "--hc-threshold", 0, *WORDPIECE),
+        *("--hc-threshold", 0, *WORDPIECE),
     ),
-    "synonym_smoothing": (*MASKED_LM, *TRUE_NEG, "--synonym-targets", "0.1", *WORDPIECE),
-    "self_smoothing": (*MASKED_LM, *TRUE_NEG, "--target-smoothing", "self"),
+    "synonym_targets": (*MASKED_LM, *TRUE_NEG, "--synonym-targets", "0.1", *WORDPIECE),
 }
 MOMENTS = ("write", "training", "start")
 _SAVING = (

@@ -10,16 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from truneg_fairseq.objectives import (
+    BlockedPairs,
     Detector,
     EncoderPasses,
-    Exclusions,
     MaskedPredictions,
-    ObjectiveSettings,
+    TrueNegativeOptions,
     fill,
     pair_keys,
 )
 from truneg_fairseq.objectives.acceptance import FEATURES, AcceptanceModel
-from truneg_fairseq.objectives.predictions import at_positions
 
 WORDS, WIDTH, LAYERS, PAD = 12, 6, 3, 1
 
@@ -42,7 +41,6 @@ class HandMade:
         self._judged, self._sentence = judged, sentence
         self._words = torch.randn(WORDS, WIDTH)
         self._table = torch.randn(LAYERS, WORDS, WIDTH)
-        self._visible = torch.randn(len(judged.positions), WORDS)
 
     def embeddings(self):
         return self._words
@@ -53,12 +51,9 @@ class HandMade:
     def filled(self):
         return self._sentence, self._table[-1][self._sentence]
 
-    def layers(self):
+    def hidden_states(self):
         positions = self._judged.positions
         return tuple(self._table[:, tokens.view(-1)[positions]] for tokens in (self._judged.original, self._sentence))
-
-    def visible(self):
-        return self._visible
 
 
 def cosine(a, b) -> float:
@@ -76,14 +71,14 @@ def test_a_detector_equals_a_loop_over_positions(features, threshold, seed):
     sampled = torch.where(torch.rand(5) < 0.7, judged.prediction, torch.randint(2, WORDS, (5,)))
     passes = HandMade(judged, fill(judged, sampled))
     table = {(g, s) for g in range(2, WORDS) for s in range(2, WORDS) if torch.rand(()) < 0.6}
-    excluded = {(g, s) for g in range(2, WORDS) for s in range(2, WORDS) if torch.rand(()) < 0.2}
+    blocked = {(g, s) for g in range(2, WORDS) for s in range(2, WORDS) if torch.rand(()) < 0.2}
     eligible = torch.rand(WORDS) < 0.8
     coefficients = {name: float(torch.randn(())) for name in FEATURES if name in features}
     alone = features == {"table"}
     model = None if alone else AcceptanceModel(coefficients, 0.3)
-    columns = [torch.tensor(sorted(pairs)).view(-1, 2).T for pairs in (table, excluded)]
-    keys = pair_keys(*columns[0])
-    detector = Detector(features, threshold, model, lambda: keys, None if alone else Exclusions(eligible, *columns[1]))
+    columns = [torch.tensor(sorted(pairs)).view(-1, 2).T for pairs in (table, blocked)]
+    never = None if alone else BlockedPairs(eligible, *columns[1])
+    detector = Detector(features, threshold, pair_keys(*columns[0]), model, never)
     found = detector.accept(judged, judged.prediction, passes)
 
     for row in range(5):
@@ -93,7 +88,7 @@ def test_a_detector_equals_a_loop_over_positions(features, threshold, seed):
             accepted &= (g, r) in table
         probability = 0.0
         if not alone:
-            accepted &= bool(eligible[g]) and bool(eligible[r]) and (g, r) not in excluded
+            accepted &= bool(eligible[g]) and bool(eligible[r]) and (g, r) not in blocked
             scores = {
                 "table": float(accepted),
                 "embedding": cosine(passes._words[g], passes._words[r]),
@@ -119,22 +114,14 @@ def test_each_pass_is_made_once_and_only_when_asked_for():
         last = torch.nn.functional.one_hot(tokens, WORDS).float().requires_grad_(gradient)
         return 2 * last, last
 
-    def predict(original):
-        states = at_positions(original().detach(), judged)
-        calls.append("predict")
-        return states
-
-    settings_ = ObjectiveSettings(hc_weight=1.0, hc_detector="context", sr_sent_weight=1.0, target_smoothing="self")
-    passes = EncoderPasses(
-        judged, settings_, embeddings=lambda: torch.empty(0), encode=encode, predict=predict, with_layers=True
-    )
+    options = TrueNegativeOptions(hc_weight=1.0, hc_detector="context", sr_sent_weight=1.0)
+    passes = EncoderPasses(judged, options, embeddings=lambda: torch.empty(0), encode=encode, with_layers=True)
     assert not calls
     for _ in range(2):
-        passes.visible(), passes.original(), passes.filled(), passes.layers()
-    assert calls == [("original", False, False), "predict", ("filled", True, True)]
-    assert torch.equal(passes.visible().argmax(1), judged.gold)
+        passes.original(), passes.filled(), passes.hidden_states()
+    assert calls == [("original", False, False), ("filled", True, True)]
     assert torch.equal(passes.filled()[0], fill(judged, judged.prediction))
-    original, filled = passes.layers()
+    original, filled = passes.hidden_states()
     assert torch.equal(original[1].argmax(1), judged.gold)
     assert torch.equal(filled[1].argmax(1), judged.prediction)
     assert torch.equal(filled[0], 2 * filled[1])
