@@ -174,9 +174,7 @@ def electra(data: Path, **settings):
 @pytest.mark.parametrize("width", [16, 32])
 def test_an_electra_step_equals_one_of_transformers_models(width: int, data: Path) -> None:
     """The criterion's loss of one batch, with Gumbel noise that is fixed, against both transformers models."""
-    from truneg_fairseq.criterions.config import ElectraConfig
-    from truneg_fairseq.criterions.electra import Electra
-    from truneg_fairseq.models.electra import Replacement
+    from truneg_fairseq.criterions.electra import Electra, ElectraConfig
 
     discriminator, generator, folder = electra(data, embedding_size=width)
     report = convert(discriminator, data, generator=folder)
@@ -211,9 +209,9 @@ def test_an_electra_step_equals_one_of_transformers_models(width: int, data: Pat
     torch.testing.assert_close(log["disc_loss"] / log["disc_size"], discriminator_loss, atol=TOLERANCE, rtol=0)
     torch.testing.assert_close(loss / size, generator_loss + 50 * discriminator_loss, atol=50 * TOLERANCE, rtol=0)
     with torch.no_grad():
-        output = model(source, masked_tokens=masked, replace=lambda found: Replacement(None, tokens, filled))
+        output = model(source, masked_tokens=masked, replace=lambda found: filled)
     assert largest(output.generator_logits - logits) < TOLERANCE
-    assert largest(output.discriminator_logits[both.real] - scores) < TOLERANCE
+    assert largest(output.logits[both.real] - scores) < TOLERANCE
 
 
 @pytest.mark.parametrize("settings", [SMALL, {**WIDE, "tie_word_embeddings": False}], ids=["small", "wide, untied"])

@@ -31,7 +31,7 @@ def test_the_loss_is_that_of_the_mixed_target(binarized, counted):
     for sample in batches(task, 2):
         predicted = criterion.predict(model, sample)
         size = predicted.logits.size(1)
-        corpus = criterion.objective.corpus.of(predicted, criterion.padding_idx, 0.2)
+        corpus = criterion.objective.corpus.targets(predicted, criterion.padding_idx, 0.2)
         assert 0 < int(corpus.share.gt(0).sum()) < len(corpus.share), "the ends of a sequence have no neighbour"
         words = F.normalize(model.encoder.sentence_encoder.embed_tokens.weight.detach(), dim=1)
         target = torch.zeros(len(predicted.gold), size)
@@ -118,12 +118,12 @@ def test_a_training_tells_its_counts_and_one_that_goes_on_with_others_says_so(bi
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (("--teacher-targets", 0.1), r"--teacher-targets 0\.1: found no --teacher; expected"),
+        (("--teacher-targets", 0.1), r"--teacher-targets 0\.1: expected --teacher"),
         (("--teacher-targets", 0.1, "--teacher", "none.pt"), r"none\.pt: no such file"),
         (BOTH, r"data-bin/corpus_counts\.npz: no such file; expected .* 'truneg data counts"),
         (
-            (*("--target-smoothing", "self", "--target-smoothing-weight", 0.8), *BOTH),
-            r"--target-smoothing-weight 0\.8, --corpus-targets 0\.2, .*: the shares are more than the whole",
+            ("--uniform-targets", 0.8, *BOTH),
+            r"--corpus-targets 0\.2, --uniform-targets 0\.8, .*: the shares are more than the whole",
         ),
     ],
 )

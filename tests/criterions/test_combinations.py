@@ -33,11 +33,9 @@ def table(data_bin, tmp_path_factory):
 def combination(chance: random.Random, table) -> list[object]:
     """Options of the criterion, of ELECTRA or without; those that exclude each other never meet."""
     electra = chance.random() < 0.5
-    kind = chance.choice(("keep", "ignore", "relabel", "soft")) if electra else "keep"
+    kind = chance.choice(("keep", "ignore", "relabel")) if electra else "keep"
     weight, detector = chance.choice((0, 0.5, 1, 1)), chance.choice(DETECTORS)
-    smoothing = chance.choice(("none", "uniform", "synonyms", "self"))
-    if detector == "table" and kind == "soft":
-        detector = "embedding"
+    soft = chance.choice((None, "uniform", "synonym"))
     flags: list[object] = ["--tokenization", "wordpiece", "--hc-weight", weight]
     if electra:
         flags = [*ELECTRA_TRAINING, *ELECTRA_MODEL, *flags, "--discriminator-false-negatives", kind]
@@ -49,13 +47,11 @@ def combination(chance: random.Random, table) -> list[object]:
         flags += ["--hc-detector", detector]
         if detector != "table":
             flags += ["--hc-threshold", chance.choice((0, 0.05, 0.15))]
-            flags += ["--hc-graded"] * (bool(weight) and chance.random() < 0.5)
-    if smoothing != "none":
-        flags += ["--target-smoothing", smoothing, "--target-smoothing-weight", chance.choice((0.1, 0.6))]
-    if smoothing == "synonyms":
-        every, near = ("--synonym-shape", "uniform"), ("--target-smoothing-threshold", 0)
-        flags += chance.choice((every, near))
-    if smoothing == "synonyms" or (judged and "table" in detector):
+    if soft:
+        flags += [f"--{soft}-targets", chance.choice((0.1, 0.6))]
+    if soft == "synonym":
+        flags += ["--synonym-shape", chance.choice(("uniform", "cosine"))]
+    if soft == "synonym" or (judged and "table" in detector):
         flags += ["--synonym-table", table]
     for more in (("--sr-word-weight", 0.7), ("--sr-sent-weight", 1.3), ("--softmax-temperature", 1.7)):
         flags += more * (chance.random() < 0.5)
@@ -88,7 +84,7 @@ class Loops:
         predicting = self.model.generator if self.electra else self.model.encoder
         self.words = predicting.sentence_encoder.embed_tokens.weight
         self.vectors = self.words.detach()
-        self.logits, self.unmasked = predicting(self.tokens)[0], predicting(self.original)[0].detach()
+        self.logits = predicting(self.tokens)[0]
         self.predicted = {place: int(self.logits[place].argmax()) for place in self.places}
         self.filled = self.original.clone()
         for number, place in enumerate(self.places):
@@ -110,7 +106,7 @@ class Loops:
 
     def is_whole_word(self, place: tuple[int, int]) -> bool:
         row, column = self.original[place[0]].tolist(), place[1]
-        follows = column + 1 < len(row) and self.vocabulary.continues[row[column + 1]]
+        follows = column + 1 == len(row) or self.vocabulary.continues[row[column + 1]]  # not known of a last token
         return self.vocabulary.words[row[column]] is not None and not follows
 
     def acceptance(self, place: tuple[int, int], token: int) -> float | None:
@@ -134,20 +130,18 @@ class Loops:
         probability = 1 / (1 + math.exp(-logit))
         return probability if probability >= self.cfg.hc_threshold else None
 
-    def smoothed(self, place: tuple[int, int]) -> tuple[float, Tensor]:
+    def soft_target(self, place: tuple[int, int]) -> tuple[float, Tensor]:
         """The share of the soft target, and its distribution, shape (V,)."""
-        kind, gold, size = self.cfg.target_smoothing, self.gold[place], self.logits.size(-1)
-        if kind == "uniform":
-            return self.cfg.target_smoothing_weight, torch.full((size,), 1 / size)
-        if kind == "self":
-            return self.cfg.target_smoothing_weight, self.unmasked[place].softmax(-1)
+        gold, size = self.gold[place], self.logits.size(-1)
+        if self.cfg.uniform_targets:
+            return self.cfg.uniform_targets, torch.full((size,), 1 / size)
         shares = torch.zeros(size)
-        for word, synonym in self.pairs if kind == "synonyms" and self.is_whole_word(place) else ():
+        for word, synonym in self.pairs if self.cfg.synonym_targets and self.is_whole_word(place) else ():
             cosine = float(F.cosine_similarity(self.vectors[gold], self.vectors[synonym], dim=0))
             by_cosine = self.cfg.synonym_shape == "cosine"
-            if word == gold and (not by_cosine or cosine >= self.cfg.target_smoothing_threshold):
-                shares[synonym] = math.exp(cosine / self.cfg.target_smoothing_temperature) if by_cosine else 1
-        return (self.cfg.target_smoothing_weight, shares / shares.sum()) if shares.sum() else (0, shares)
+            if word == gold and (not by_cosine or cosine >= 0.3):
+                shares[synonym] = math.exp(cosine / 0.1) if by_cosine else 1
+        return (self.cfg.synonym_targets, shares / shares.sum()) if shares.sum() else (0, shares)
 
     def nearest(self, gold: int) -> Tensor:
         """The distribution over the ten nearest words, shape (V,)."""
@@ -155,7 +149,7 @@ class Loops:
         cosines[gold] = -2
         shares = torch.zeros(len(cosines))
         for word in cosines.argsort(descending=True)[:10].tolist():
-            shares[word] = math.exp(float(cosines[word]) / self.cfg.target_smoothing_temperature)
+            shares[word] = math.exp(float(cosines[word]) / 0.1)
         return shares / shares.sum()
 
     def truncated(self) -> set[tuple[int, int]]:
@@ -168,9 +162,9 @@ class Loops:
         total, dropped, near = torch.zeros(()), self.truncated(), self.cfg.nearest_targets
         for place in self.places:
             log_p = (self.logits[place] / self.cfg.softmax_temperature).log_softmax(-1)
-            share, soft = self.smoothed(place)
+            share, soft = self.soft_target(place)
             accepted = self.acceptance(place, self.predicted[place]) if self.cfg.hc_weight else None
-            drop = 0 if accepted is None else accepted if self.cfg.hc_graded else 1
+            drop = accepted is not None
             loss = -(1 - share - near) * log_p[self.gold[place]] - share * soft @ log_p
             loss = loss - near * self.nearest(self.gold[place]) @ log_p
             total = total + (place not in dropped) * (1 - self.cfg.hc_weight * drop) * loss
@@ -199,7 +193,7 @@ class Loops:
             if accepted is not None and kind == "ignore":
                 continue
             if accepted is not None:
-                label = 1 - accepted if kind == "soft" else 0.0
+                label = 0.0
             losses.append(F.binary_cross_entropy_with_logits(scores[place], torch.tensor(label)))
         return sum(losses) / len(losses)
 

@@ -1,4 +1,4 @@
-"""Detectors, graded correction and soft targets inside real fairseq objects."""
+"""Detectors and soft targets inside real fairseq objects."""
 
 from __future__ import annotations
 
@@ -27,10 +27,9 @@ PASSES = [
     (("--uniform-targets", "0.1"), 1, 1),
     (("--synonym-targets", "0.1", *WORDPIECE), 1, 1),
     (("--hc-weight", 1, "--hc-detector", "table+embedding"), 1, 1),
-    (("--target-smoothing", "self"), 2, 2),
     (("--hc-weight", 1, "--hc-detector", "context"), 3, 1),
     (("--sr-sent-weight", 1), 3, 1),
-    ((*("--hc-weight", 1, "--hc-detector", "context", "--sr-sent-weight", 1), "--target-smoothing", "self"), 3, 2),
+    (("--hc-weight", 1, "--hc-detector", "context", "--sr-sent-weight", 1), 3, 1),
 ]
 
 
@@ -84,16 +83,16 @@ def test_the_context_score_compares_the_states_of_every_layer(flags, data_bin):
     (sample,) = batches(task, 1)
     predicted, masked = criterion.predict(model, sample), sample["target"].ne(criterion.padding_idx)
     filled = predicted.original.masked_scatter(masked, predicted.prediction)
-    found = criterion.passes(model, sample, predicted, with_layers=True).layers()
+    found = criterion.passes(model, sample, predicted, with_layers=True).hidden_states()
     for states, tokens in zip(found, (predicted.original, filled), strict=True):
         layers = layer_by_layer(model, tokens, predicted.original)
         torch.testing.assert_close(states, torch.stack([layer[masked] for layer in layers]).detach())
 
 
-@pytest.mark.parametrize("smoothing", ["none", "uniform", "synonyms", "self"])
-def test_the_log_has_smoothing_rates_and_no_rates_of_options_that_are_off(smoothing, data_bin, everything):
-    flags = ("--target-smoothing", smoothing, "--target-smoothing-weight", 0.2, "--synonym-shape", "uniform")
-    table = ("--synonym-table", everything) if smoothing == "synonyms" else ()
+@pytest.mark.parametrize("kind", [None, "uniform", "synonym"])
+def test_the_log_has_smoothing_rates_and_no_rates_of_options_that_are_off(kind, data_bin, everything):
+    flags = (f"--{kind}-targets", 0.2, "--synonym-shape", "uniform") if kind else ()
+    table = ("--synonym-table", everything) if kind == "synonym" else ()
     _, task, model, criterion = build(
         data_bin, "--criterion", "masked_lm_true_neg", *flags, *table, *WORDPIECE, *NO_DROPOUT
     )
@@ -103,16 +102,13 @@ def test_the_log_has_smoothing_rates_and_no_rates_of_options_that_are_off(smooth
         criterion.reduce_metrics([criterion(model, sample)[2]])
         values = aggregate.get_smoothed_values()
     assert values.keys() - {"smoothed", "smoothed_mass"} == {"loss", "ppl", "objective", "accuracy"}
-    if smoothing == "none":
+    if kind is None:
         assert "smoothed" not in values
         return
     own = torch.zeros(len(judged.gold))  # what the soft target gives to the original word itself
     smoothed = torch.ones(len(judged.gold))
-    if smoothing == "uniform":
+    if kind == "uniform":
         own += 1 / judged.logits.size(1)
-    elif smoothing == "self":
-        masked = sample["target"].ne(criterion.padding_idx)
-        own = model(judged.original)[0][masked].softmax(-1).gather(1, judged.gold[:, None]).squeeze(1)
     else:
         listed = torch.tensor([symbol in WORDS for symbol in task.source_dictionary.symbols])[judged.gold]
         smoothed = (judged.whole_word & listed).float()
@@ -124,10 +120,10 @@ def test_the_log_has_smoothing_rates_and_no_rates_of_options_that_are_off(smooth
 def test_antonyms_other_forms_and_numbers_are_never_excused(data_bin, tmp_path):
     """By real WordNet, built beside the data once and read again."""
     _, task, _, criterion = build(data_bin, *BOTH, *detector(tmp_path, "embedding"), *WORDPIECE)
-    exclusions, index = criterion.objective.detector.exclusions, task.source_dictionary.index
+    blocked, index = criterion.objective.detector.blocked, task.source_dictionary.index
 
     def allowed(gold: str, word: str) -> bool:
-        return bool(exclusions.acceptable(torch.tensor([index(gold)]), torch.tensor([index(word)])))
+        return bool(blocked.acceptable(torch.tensor([index(gold)]), torch.tensor([index(word)])))
 
     never = "big:little large:small walk:walked start:stop seven:primary the:big big:, ##s:big"
     for gold, word in (pair.split(":") for pair in never.split()):

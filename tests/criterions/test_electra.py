@@ -16,7 +16,7 @@ from support.precision import BOUNDS, assert_close_to_fp32
 from support.trainings import detector, make, parse, table_of
 
 from truneg_fairseq.objectives import sample_tokens
-from truneg_fairseq.objectives.replaced_tokens import detection_sums
+from truneg_fairseq.objectives.electra import detection_sums
 
 
 def build(data, *arguments):
@@ -236,8 +236,6 @@ def test_stock_masked_lm_trains_an_electra_and_the_generator_of_one(data_bin):
         ("context", (), {"generator": 1, "discriminator": 2}),
         ("context", ("--sr-sent-weight", 1), {"generator": 1, "discriminator": 2}),
         ("embedding", ("--sr-sent-weight", 1), {"generator": 1, "discriminator": 2}),
-        ("embedding", ("--target-smoothing", "self"), {"generator": 2, "discriminator": 1}),
-        ("context", ("--target-smoothing", "self"), {"generator": 2, "discriminator": 2}),
     ],
 )
 def test_no_pass_is_made_twice(names, extra, expected, data_bin, tmp_path):
@@ -260,10 +258,9 @@ def test_no_pass_is_made_twice(names, extra, expected, data_bin, tmp_path):
         ("--hc-weight", 1, "--sr-word-weight", 1, "--discriminator-false-negatives", "ignore"),
         ("--sr-sent-weight", 1, "--discriminator-false-negatives", "relabel"),
         (
-            *("--hc-weight", 1, "--hc-graded", "--hc-detector", "table+embedding+context"),
-            *("--discriminator-false-negatives", "soft", "--synonym-targets", "0.1", "--sr-sent-weight", 1),
+            *("--hc-weight", 1, "--hc-detector", "table+embedding+context"),
+            *("--discriminator-false-negatives", "ignore", "--synonym-targets", "0.1", "--sr-sent-weight", 1),
         ),
-        ("--target-smoothing", "self"),
         ("--uniform-targets", "0.1", "--hc-weight", 0.5),
     ],
 )

@@ -2,42 +2,32 @@
 
 from __future__ import annotations
 
-import numpy as np
+import math
+
 import pytest
 import torch
+import torch.nn.functional as F
 from fairseq import utils
 from fairseq.tasks.translation import TranslationTask
 from support.precision import assert_close_to_fp32
-from support.trainings import batches
+from support.trainings import batches, table_of
 from support.translations import loss_and_gradients, translation, write_translations
 
-from truneg_fairseq.corpus_counts import count_tokens
+from truneg_fairseq.corpus_counts import FILE_NAME, count_tokens
 from truneg_fairseq.data.indexed import read_tokens
-from truneg_fairseq.synonyms import SynonymTable
 from truneg_fairseq.vocabulary import Vocabulary, read_symbols
 
 OURS, SMOOTHED = ("--criterion", "label_smoothed_true_neg"), ("--criterion", "label_smoothed_cross_entropy")
-PAIRS = {("man", "guy"): 0.9, ("man", "person"): 0.6, ("dog", "man"): 0.1, ("in", "at"): 0.5, ("in", "on"): 0.4}
+PAIRS = [("man", "guy"), ("man", "person"), ("dog", "man"), ("in", "at"), ("in", "on")]
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """Translations with a synonym table that has cosines, and with counts of the English side."""
+    """Translations with a synonym table, and with counts of the English side."""
     folder = write_translations(tmp_path_factory.mktemp("translation"))
+    table_of(folder / "dict.en.txt", PAIRS, folder / "synonyms.npz", "subword-nmt")
     symbols = read_symbols(folder / "dict.en.txt")
-    vocabulary = Vocabulary.from_symbols(symbols)
-    ids = {symbol: index for index, symbol in enumerate(symbols)}
-    rows = sorted((ids[gold], ids[other], cosine) for (gold, other), cosine in PAIRS.items())
-    SynonymTable(
-        gold=np.array([row[0] for row in rows], np.int32),
-        synonym=np.array([row[1] for row in rows], np.int32),
-        cosine=np.array([row[2] for row in rows], np.float32),
-        vocabulary_size=len(vocabulary),
-        fingerprint=vocabulary.fingerprint,
-        tokenization="subword-nmt",
-        source="test",
-    ).save(folder / "synonyms.npz")
-    count_tokens(read_tokens(folder / "train.de-en.en"), symbols).save(folder / "alternatives.npz")
+    count_tokens(read_tokens(folder / "train.de-en.en"), symbols).save(folder / FILE_NAME)
     return folder
 
 
@@ -90,17 +80,17 @@ def whole_words(row):
     return [not here and not (place and unfinished[place - 1]) for place, here in enumerate(unfinished)]
 
 
-@pytest.mark.parametrize("shape", ["uniform", "vectors", "rank"])
+@pytest.mark.parametrize("shape", ["uniform", "cosine"])
 def test_the_loss_is_the_formula(data, shape):
     """Over every target token, in fp64, from the definitions."""
     eps, share, prefix = 0.1, 0.3, 1
-    smoothing = ("--synonym-targets", share)
-    smoothing = (*smoothing, "--synonym-shape", shape)
+    smoothing = ("--synonym-targets", share, "--synonym-shape", shape)
     flags = ("--label-smoothing", eps, "--ignore-prefix-size", prefix, "--hc-weight", 0.5)
     model, criterion, sample = one_batch(data, *OURS, *smoothing, *flags, size=24)
     dictionary = Vocabulary.from_symbols(read_symbols(data / "dict.en.txt")).symbols
     model.eval()
     logits = model(**sample["net_input"])[0].detach().double()
+    vectors = model.decoder.embed_tokens.weight.detach()
     total, smoothed, corrected = 0.0, 0, 0
     for row, target in zip(logits.log_softmax(-1), sample["target"], strict=True):
         tokens = [dictionary[token] for token in target]
@@ -109,13 +99,12 @@ def test_the_loss_is_the_formula(data, shape):
                 continue
             q = torch.full((row.size(-1),), eps / (row.size(-1) - 1), dtype=torch.double)
             q[target[place]] = 1 - eps
-            others = {s: cosine for (gold, s), cosine in PAIRS.items() if whole and gold == tokens[place]}
+            others = [other for gold, other in PAIRS if whole and gold == tokens[place]]
             weights = dict.fromkeys(others, 1.0)
-            if shape == "vectors":
-                weights = {s: np.exp(cosine / 0.1) for s, cosine in others.items() if cosine >= 0.3}
-            elif shape == "rank":
-                ranked = sorted(others, key=others.get, reverse=True)
-                weights = {s: np.exp(-((1 + rank) ** 2) / 18) for rank, s in enumerate(ranked)}
+            if shape == "cosine":
+                pairs = {s: (vectors[target[place]], vectors[dictionary.index(s)]) for s in others}
+                cosines = {s: float(F.cosine_similarity(*pair, dim=0)) for s, pair in pairs.items()}
+                weights = {s: math.exp(cosine / 0.1) for s, cosine in cosines.items() if cosine >= 0.3}
             for other, weight in weights.items():
                 q[dictionary.index(other)] += share * weight / sum(weights.values())
             q[target[place]] -= share * bool(weights)
@@ -151,8 +140,8 @@ def test_untied_embeddings_are_refused_by_the_word_distance(data):
     "flags",
     [
         ("--label-smoothing", 0.1, "--hc-weight", 1, "--sr-word-weight", 1),
-        ("--synonym-targets", "0.1", "--synonym-shape", "rank", "--corpus-targets", 0.1),
-        ("--synonym-targets", "0.1", "--synonym-shape", "vectors", "--loss-truncation", 0.1),
+        ("--synonym-targets", "0.1", "--synonym-shape", "uniform", "--corpus-targets", 0.1),
+        ("--synonym-targets", "0.1", "--synonym-shape", "cosine", "--loss-truncation", 0.1),
     ],
 )
 def test_no_step_waits_for_the_device(data, flags):
@@ -178,7 +167,6 @@ def test_a_step_brings_the_criterion_to_the_device_of_the_model(data, flags, ste
     assert {buffer.device.type for buffer in criterion.buffers()} == {"meta"}
 
 
-@pytest.mark.parametrize("shape", ["rank", "vectors"])
-def test_soft_targets_by_cosine_in_half_precision(data, shape):
-    flags = ("--synonym-targets", "0.1", "--synonym-shape", shape, "--dropout", 0)
+def test_soft_targets_by_cosine_in_half_precision(data):
+    flags = ("--synonym-targets", "0.1", "--synonym-shape", "cosine", "--dropout", 0)
     assert_close_to_fp32(lambda: one_batch(data, *OURS, *flags), torch.float16)

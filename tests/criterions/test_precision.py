@@ -13,11 +13,10 @@ OBJECTIVES = {
     "masked_lm": ("--criterion", "masked_lm"),
     "hc_sr_word_sr_sent": (*TRUE_NEG, "--hc-weight", 1, "--sr-word-weight", 1, "--sr-sent-weight", 1, *WORDPIECE),
     "detectors": (
-        *(*TRUE_NEG, "--hc-weight", 1, "--hc-detector", "embedding+context", "--hc-graded", "--hc-threshold", 0),
+        *(*TRUE_NEG, "--hc-weight", 1, "--hc-detector", "embedding+context", "--hc-threshold", 0),
         *("--hc-acceptance-model", "embedding_context.json"),
     ),
-    "synonym_smoothing": (*TRUE_NEG, "--synonym-targets", "0.1", *WORDPIECE),
-    "self_smoothing": (*TRUE_NEG, "--target-smoothing", "self"),
+    "synonym_targets": (*TRUE_NEG, "--synonym-targets", "0.1", *WORDPIECE),
 }
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.chance import within_four_sigma
 
 from truneg_fairseq.data.masking import Masking, choose_words, example_keys, random_numbers
-from truneg_fairseq.objectives.words import WordMarks
+from truneg_fairseq.vocabulary import WordBoundaries
 
 BOS, PAD, EOS = 0, 1, 2
 MASK = 999
@@ -153,7 +153,7 @@ def test_whole_words_keep_the_budget_on_average():
     tokens, is_text, lengths = batch([128] * 1000)
     continues = np.zeros(1000, dtype=bool)
     continues[4:500] = True  # of 896
-    whole = replace(ELECTRA, words=WordMarks(continues))
+    whole = replace(ELECTRA, words=WordBoundaries(continues))
     masked, target = whole.apply(tokens, is_text, lengths, keys(1000))
     chosen = target != PAD
     assert abs(chosen.sum() / 19_000 - 1) < 0.02

@@ -15,11 +15,9 @@ import pytest
 import torch
 from support.cli_runs import RECIPES
 from support.commands import PLUGIN, TINY_MODEL, TINY_TRAINING, fairseq_train, run_command, truneg
-from support.model_synonyms import embeddings, synonyms
 from support.trainings import parse
 
 from truneg_fairseq.objectives import corrected_predictions, pair_keys
-from truneg_fairseq.objectives.neighbours import mutual_keys, nearest_words
 from truneg_fairseq.optim import ElectraAdam
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -27,10 +25,6 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a G
 EVERYTHING = (
     *("--criterion", "masked_lm_true_neg", "--hc-weight", 1, "--sr-word-weight", 1, "--sr-sent-weight", 1),
     *("--tokenization", "wordpiece"),
-)
-OF_MODEL = (
-    *("--criterion", "masked_lm_hc", "--tokenization", "wordpiece", "--synonym-source", "model"),
-    *("--model-synonyms-threshold", 0.05, "--model-synonyms-warmup", 2, "--model-synonyms-every", 4),
 )
 ON_GPU = [argument for argument in TINY_TRAINING if argument != "--cpu"]
 
@@ -55,15 +49,13 @@ def watched_for_waits(mode: str) -> Iterator[None]:
         torch.cuda.set_sync_debug_mode("default")
 
 
-@pytest.mark.parametrize("criterion", [EVERYTHING, OF_MODEL])
 @pytest.mark.parametrize("precision", [(), ("--fp16",), ("--fp16", "--memory-efficient-fp16"), ("--amp",)])
-def test_trains_and_resumes(criterion, precision, data_bin, tmp_path):
-    options = (*criterion, *precision, "--lr", 0.001, "--disable-validation")
+def test_trains_and_resumes(precision, data_bin, tmp_path):
+    options = (*EVERYTHING, *precision, "--lr", 0.001, "--disable-validation")
     run_command(training(data_bin, tmp_path, *options, "--max-update", 12))
     result = run_command(training(data_bin, tmp_path, *options, "--max-update", 20))
     assert re.search(r"Loaded checkpoint \S+ \(epoch \d+ @ \d+ updates\)", result.stdout)
     assert float(steps(result.stdout)[-1]["loss"]) < 8
-    assert criterion == EVERYTHING or float(steps(result.stdout)[0]["model_pairs"]) > 0
 
 
 def test_fairseq_validate(data_bin, tmp_path):
@@ -159,40 +151,6 @@ def test_the_objectives_never_wait_for_the_device_where_stock_does_not(data_bin)
     assert _syncs(data_bin, "masked_lm_sr_word") <= stock
     # Two passes more through stock's encoder, each of whose two layers asks whether there is padding.
     assert _syncs(data_bin, "masked_lm_sr_sent") <= stock + 4
-
-
-# --synonym-source model.
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-def test_the_table_on_the_device_is_the_one_on_the_host(dtype):
-    """Small whole numbers: exact sums and thousands of ties, which the device's sort must not decide."""
-    weight = torch.randint(-2, 3, (20_000, 8), generator=torch.Generator().manual_seed(1)).to(dtype)
-    is_word = torch.rand(20_000, generator=torch.Generator().manual_seed(2)) < 0.7
-    words = is_word.nonzero().squeeze(1)[:300]
-
-    def table(device: str) -> tuple[torch.Tensor, torch.Tensor]:
-        near = nearest_words(weight.to(device), is_word.to(device), words.to(device), 10, 0.6)
-        return near, mutual_keys(words.to(device), near)
-
-    for on_host, on_device in zip(table("cpu"), table("cuda"), strict=True):
-        assert torch.equal(on_device.cpu(), on_host)
-
-
-@pytest.mark.parametrize("every", [1, 4])
-def test_no_update_waits_for_the_device(every):
-    machine, weight = synonyms(every=every).cuda(), embeddings(1).cuda()
-    for update in range(every):  # the first calls of some operations wait
-        machine.advance(update, weight)
-    with watched_for_waits("error"):
-        for update in range(every, 3 * every):
-            machine.advance(update, weight)
-            pairs = machine.pairs()
-    assert int(pairs) > 0
-    host = synonyms(every=every)
-    for update in range(every):
-        host.advance(update, embeddings(1))
-    assert torch.equal(machine.keys.cpu(), host.keys)
 
 
 # ELECTRA's Adam.

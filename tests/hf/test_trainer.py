@@ -28,7 +28,7 @@ from truneg_fairseq.corpus_counts import count_tokens
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.hf import TrueNegativeArguments, TrueNegativeTrainer, vocabulary_of
 from truneg_fairseq.objectives import MaskedPredictions
-from truneg_fairseq.objectives.soft_regularization import sentence_divergence_sum, word_distance_sum
+from truneg_fairseq.objectives.loss import sentence_divergence_sum, word_distance_sum
 from truneg_fairseq.synonyms.build import cache_path
 
 

@@ -20,7 +20,7 @@ import truneg_fairseq
 truneg_fairseq.register()
 
 from truneg_fairseq.models.bert import BERT_SIZES, Size  # noqa: E402
-from truneg_fairseq.models.electra import ELECTRA_SIZES, ElectraSize, OriginalPasses, Replacement  # noqa: E402
+from truneg_fairseq.models.electra import ELECTRA_SIZES, ElectraSize  # noqa: E402
 from truneg_fairseq.models.encoder import segments_from_separators  # noqa: E402
 
 TINY = {**Size(2, 24, 40, 3)._asdict(), "max_positions": 16}
@@ -160,34 +160,16 @@ def test_a_pretraining_step_is_its_parts():
     masked = original.eq(7)
     source = original.masked_fill(masked, 39)
     filled = original.masked_fill(masked, 12)
-    sampled = filled[masked]
-    compared = masked.view(-1).nonzero().squeeze(1)
-    step = model(
-        source,
-        masked_tokens=masked,
-        replace=lambda logits: Replacement(logits, sampled, filled, compared),
-        original=OriginalPasses(original, predict=True),
-    )
+    step = model(source, masked_tokens=masked, replace=lambda _: filled)
     assert torch.equal(step.generator_logits, model(source, masked_tokens=masked)[0])
-    assert torch.equal(step.replacement.predicted, step.generator_logits)
-    assert step.replacement.tokens is filled
-    assert torch.equal(step.visible_logits, model(original, masked_tokens=masked)[0])
-    assert not step.visible_logits.requires_grad
-    features = model(filled, features_only=True)[0]
-    assert torch.equal(step.features, features)
-    assert torch.equal(step.discriminator_logits, model.discriminator_head(features))
-    assert torch.equal(step.original_features, model(original, features_only=True)[0])
-    for layers, tokens in ((step.layers, filled), (step.original_layers, original)):
-        inner = model(tokens, features_only=True, return_all_hiddens=True)[1]["inner_states"]
-        assert torch.equal(layers, torch.stack([state.transpose(0, 1)[masked] for state in inner[1:]]))
-        assert not layers.requires_grad
-    assert step.features.requires_grad
-    assert not step.original_features.requires_grad
-    replacement = Replacement(None, sampled, filled)
-    step = model(source, masked_tokens=masked, replace=lambda _: replacement, original=OriginalPasses(original))
-    assert step.visible_logits is None
-    assert step.layers is None
-    assert step.original_layers is None
+    assert step.tokens is filled
+    features, extra = model(filled, features_only=True, return_all_hiddens=True)
+    assert len(step.hidden_states) == 1
+    assert torch.equal(step.hidden_states[0], features)
+    assert torch.equal(step.logits, model.discriminator_head(features))
+    every = model(source, masked_tokens=masked, replace=lambda _: filled, return_all_hiddens=True).hidden_states
+    expected = [state.transpose(0, 1) for state in extra["inner_states"][1:]]
+    torch.testing.assert_close(list(every), expected)
 
 
 @pytest.mark.parametrize("special", [dictionary().pad(), dictionary().eos()])
@@ -202,9 +184,8 @@ def test_a_sampled_special_token_is_a_word_like_others(special):
         embeddings = model.encoder.sentence_encoder.embed_tokens.weight
         embeddings[special] = embeddings[12]
         for token in (12, special):
-            replacement = Replacement(None, original[masked], original.masked_fill(masked, token))
-            replace = {"replace": lambda _, replacement=replacement: replacement}
-            scores[token] = model(source, masked_tokens=masked, **replace).discriminator_logits
+            filled = original.masked_fill(masked, token)
+            scores[token] = model(source, masked_tokens=masked, replace=lambda _, filled=filled: filled).logits
     assert masked.any()
     assert torch.equal(scores[special], scores[12])
 

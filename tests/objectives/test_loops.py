@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from support.commands import REPOSITORY, run_command
+from support.tokenizers_made import fast_tokenizer
 from torch import nn
 
 from truneg_fairseq import TrueNegativeLoss
+from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.objectives.build import expected_losses
 
 WORDS = "cat dog mat house big red small old sat ran stood walked".split()
 OPTIONS = {
@@ -215,12 +219,54 @@ def test_shapes_that_do_not_fit_are_told_with_both():
         TrueNegativeLoss()(torch.zeros(2, 5, 17), torch.zeros(2, 4, dtype=torch.long))
 
 
+@pytest.mark.parametrize("options", [{}, {"uniform_targets": 0.1}])
+@pytest.mark.parametrize("label", [17, -1])
+def test_a_label_outside_the_logits_is_told_with_both_numbers(label, options):
+    labels = torch.tensor([3, label, -100])
+    with pytest.raises(TrueNegError, match=rf"found the label {label} with logits of 17 tokens; expected labels"):
+        TrueNegativeLoss(**options)(torch.zeros(3, 17), labels)
+
+
+def test_a_table_of_a_model_with_more_rows_than_its_tokenizer_has_tokens(tmp_path, caplog):
+    from transformers import AutoTokenizer
+
+    from truneg_fairseq.synonyms import SynonymTable
+    from truneg_fairseq.vocabulary import vocabulary_of_tokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(str(fast_tokenizer("wordpiece", tmp_path)))
+    padded, pair = vocabulary_of_tokenizer(tokenizer, size=128), torch.tensor([20], dtype=torch.int32)
+    SynonymTable(
+        gold=pair.numpy(),
+        synonym=pair.numpy() + 1,
+        vocabulary_size=128,
+        fingerprint=padded.fingerprint,
+        tokenization="wordpiece",
+        source="wordnet",
+    ).save(tmp_path / "padded.npz")
+    options = {"hc_weight": 1.0, "synonym_table": str(tmp_path / "padded.npz")}
+    with pytest.raises(TrueNegError, match=r"padded\.npz"):
+        TrueNegativeLoss.for_tokenizer(tokenizer, **options)
+    caplog.set_level("INFO")
+    loss_fn = TrueNegativeLoss.for_tokenizer(tokenizer, vocabulary_size=128, **options)
+    assert "expect a first loss of about 4.9 nats, 7.0 bits: the logarithm of 128 tokens" in caplog.text
+    assert loss_fn(torch.randn(4, 128), torch.tensor([20, 21, 127, -100])).isfinite()
+    with pytest.raises(TrueNegError, match="found logits of 100 tokens, expected 128"):
+        loss_fn(torch.randn(4, 100), torch.tensor([20, 21, 27, -100]))
+
+
+def test_the_loss_to_expect_is_that_of_chance_and_of_frequencies():
+    line = expected_losses(8, SimpleNamespace(words=torch.tensor([2, 1, 1, 0, 0, 0, 0, 0])))
+    assert "about 2.1 nats, 3.0 bits: the logarithm of 8 tokens; then 1.0 nats, 1.5 bits" in line
+
+
 PROCESSES = """
 import sys, torch, torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 sys.path[:0] = sys.argv[1:2]
 from objectives.test_loops import Small, batches
 from truneg_fairseq import TrueNegativeLoss
+from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.objectives.build import expected_losses
 
 dist.init_process_group("gloo")
 rank, world = dist.get_rank(), dist.get_world_size()

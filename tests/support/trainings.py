@@ -69,8 +69,8 @@ def batches(task: Any, count: int, split: str = "train", size: int = 4) -> list[
     return [sample for sample, _ in zip(iterator, range(count), strict=False)]
 
 
-def table_of(data: Path, pairs: list[tuple[str, str]], path: Path) -> Path:
-    vocabulary = Vocabulary.from_symbols(read_symbols(data), "wordpiece")
+def table_of(data: Path, pairs: list[tuple[str, str]], path: Path, tokenization: str = "wordpiece") -> Path:
+    vocabulary = Vocabulary.from_symbols(read_symbols(data), tokenization)
     ids = {symbol: index for index, symbol in enumerate(vocabulary.symbols)}
     rows = np.array(sorted((ids[g], ids[s]) for g, s in pairs), dtype=np.int32).reshape(-1, 2)
     SynonymTable(
@@ -78,7 +78,7 @@ def table_of(data: Path, pairs: list[tuple[str, str]], path: Path) -> Path:
         synonym=rows[:, 1].copy(),
         vocabulary_size=len(vocabulary),
         fingerprint=vocabulary.fingerprint,
-        tokenization="wordpiece",
+        tokenization=tokenization,
         source="test",
     ).save(path)
     return path

@@ -35,6 +35,7 @@ from ..objectives import (
     fill,
     gather_rows,
 )
+from ..objectives.build import expected_losses
 from ..objectives.loop import build_objective
 from ..objectives.passes import dropout_off
 from ..objectives.rates import BITS, MASKED_LM_RATES, Rate
@@ -105,6 +106,7 @@ class MaskedLmTrueNeg(MaskedLmLoss):
             options.check(options.select(self.config, cfg))
             self.objective = self._build_objective(options.select(self.options_type, cfg), task)
             logger.info("objective: %s", self.options.described())
+            logger.info("%s", expected_losses(len(task.source_dictionary), self.objective.corpus))
             if self.options.sr_word_weight:
                 before_each_epoch(task, self._embeddings)
             explain_nan(task, self)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 from pathlib import Path
@@ -18,6 +19,7 @@ from .corpus_targets import CorpusTargets
 from .false_negatives import BlockedPairs, Detector, pair_keys
 from .options import TABLE, TrueNegativeOptions
 from .predictions import MaskedPredictions, fill, gather_rows
+from .rates import BITS
 from .soft_targets import SynonymLists
 
 logger = logging.getLogger(__name__)
@@ -68,6 +70,21 @@ def build_parts(
     return parts
 
 
+def expected_losses(size: int, corpus: CorpusTargets | None) -> str:
+    """What the plain loss of a model is at first, and on the plateau where it has learned only frequencies, in a line.
+
+    ``size`` is V; the frequencies are those of ``corpus``, None where nothing was counted.
+    """
+    first = math.log(size)
+    line = f"expect a first loss of about {first:.1f} nats, {first * BITS:.1f} bits: the logarithm of {size:,} tokens"
+    if corpus is None:
+        return line
+    chance = corpus.words[corpus.words > 0].double()
+    chance /= chance.sum()
+    entropy = -float(chance @ chance.log())
+    return f"{line}; then {entropy:.1f} nats, {entropy * BITS:.1f} bits: what the frequencies of the tokens alone give"
+
+
 def load_corpus_targets(options: Any, symbols: Sequence[str], folder: Path) -> CorpusTargets | None:
     """The counts of the dictionary with these symbols, by default in the folder; None where none are used."""
     if not options.corpus_targets:
@@ -110,7 +127,9 @@ def parts_for_dictionary(path: Path, options: TrueNegativeOptions) -> dict[str, 
         return vocabulary_of(symbols, folder, tokenization=options.tokenization)
 
     padding = symbols.index("<pad>")
-    return build_parts(options, symbols=symbols, vocabulary=vocabulary, folder=folder, padding=padding)
+    parts = build_parts(options, symbols=symbols, vocabulary=vocabulary, folder=folder, padding=padding)
+    logger.info("%s", expected_losses(len(symbols), parts["corpus"]))
+    return parts
 
 
 def parts_for_tokenizer(tokenizer: Any, options: TrueNegativeOptions, size: int | None = None) -> dict[str, Any]:
@@ -128,7 +147,7 @@ def parts_for_tokenizer(tokenizer: Any, options: TrueNegativeOptions, size: int 
     teacher = transformers_teacher(options.teacher, tokenizer) if options.teacher_targets and options.teacher else None
     # A folder of the cache for each tokenizer and source.
     folder: Path = cache_path(words, options.synonym_source).with_suffix("")
-    return build_parts(
+    parts = build_parts(
         options,
         symbols=words.symbols,
         vocabulary=lambda: words,
@@ -136,6 +155,8 @@ def parts_for_tokenizer(tokenizer: Any, options: TrueNegativeOptions, size: int 
         padding=tokenizer.pad_token_id,
         teacher=teacher,
     )
+    logger.info("%s", expected_losses(len(words), parts["corpus"]))
+    return parts
 
 
 def transformers_teacher(name: str, tokenizer: Any) -> Callable[[MaskedPredictions], Tensor]:

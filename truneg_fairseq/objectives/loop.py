@@ -64,14 +64,21 @@ class TrueNegativeLoss(Objective):
 
     @classmethod
     def for_tokenizer(
-        cls, tokenizer: Any, *, ignore_index: int = IGNORED, reduction: str = "mean", **options: Any
+        cls,
+        tokenizer: Any,
+        *,
+        vocabulary_size: int | None = None,
+        ignore_index: int = IGNORED,
+        reduction: str = "mean",
+        **options: Any,
     ) -> TrueNegativeLoss:
         """The loss for a tokenizer of transformers, or the folder of one; the synonym table is built or found.
 
-        It works for models whose ids are the tokenizer's.
+        It works for models whose ids are the tokenizer's. ``vocabulary_size`` is the number of rows of the model's
+        embeddings, for a ``synonym_table`` of a model that has more rows than its tokenizer has tokens.
         """
         chosen = TrueNegativeOptions(**options)
-        parts = parts_for_tokenizer(tokenizer, chosen)
+        parts = parts_for_tokenizer(tokenizer, chosen, vocabulary_size)
         return cls(chosen, ignore_index=ignore_index, reduction=reduction, **parts)
 
     @classmethod
@@ -107,7 +114,9 @@ class TrueNegativeLoss(Objective):
             embeddings: shape (V, E), the input embeddings, where no model is given.
 
         Raises:
-            TrueNegError: an option needs ``input_ids``, ``model`` or ``embeddings``; or shapes that do not fit.
+            TrueNegError: an option needs ``input_ids``, ``model`` or ``embeddings``; shapes that do not fit; on a CPU
+                also a label that the logits have no column for. On a GPU such a label is a device-side assertion of
+                CUDA's, because to look at labels would wait for the device.
         """
         logits, items = getattr(logits, "logits", logits), num_items if num_items is not None else num_items_in_batch
         if logits.shape[:-1] != labels.shape:
@@ -116,6 +125,8 @@ class TrueNegativeLoss(Objective):
                 f"{tuple(labels.shape)}; expected labels of shape {tuple(logits.shape[:-1])}"
             )
         rows, flat = logits.reshape(-1, logits.size(-1)), labels.reshape(-1)
+        if flat.device.type == "cpu" and not torch.compiler.is_compiling():
+            self._check_labels(flat, rows.size(-1))
         if self._is_plain():
             self._count_plain(rows, flat)
             return self._plain(rows, flat, labels.shape, items)
@@ -161,6 +172,14 @@ class TrueNegativeLoss(Objective):
             distributed.all_reduce(total)
         named = dict(zip(sorted(sums), total.tolist(), strict=True))
         return {rate.name: rate.value(named) for rate in TRAINER_RATES if set(rate.counts) <= named.keys()}
+
+    def _check_labels(self, labels: Tensor, size: int) -> None:
+        wrong = labels[(labels.ge(size) | labels.lt(0)) & labels.ne(self.ignore_index)]
+        if len(wrong):
+            raise TrueNegError(
+                f"TrueNegativeLoss: found the label {int(wrong[0])} with logits of {size} tokens; expected labels from "
+                f"0 to {size - 1}, or {self.ignore_index} where nothing is predicted"
+            )
 
     def _is_plain(self) -> bool:
         options = self.options
