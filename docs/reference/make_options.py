@@ -24,8 +24,8 @@ Made from the code by `python docs/reference/make_options.py`; a test compares t
 [method.md](../explain/method.md).
 
 A criterion's options are flags of fairseq-train and, with `_` for `-`, keys of hydra (`+criterion.hc_weight=1`).
-They are arguments of transformers' `TrueNegativeArguments` too, and
-those of `electra` are arguments of `ElectraArguments`.
+Those of `masked_lm_true_neg` are also arguments of transformers' `TrueNegativeArguments` and keywords of
+`TrueNegativeLoss`, those of `electra` arguments of `ElectraArguments`.
 
 `masked_lm_hc`, `masked_lm_sr_word` and `masked_lm_sr_sent` have the options of `masked_lm_true_neg`, with a weight of 1
 for what they are called after. An option that another one leaves without a use, such as `--hc-threshold` with the

@@ -20,9 +20,6 @@ _RESEARCH = (
     "softmax_temperature",
     "loss_truncation",
     "sr_word_form",
-    "hc_graded",
-    "model_synonyms",
-    "final_mask",
     "tpu",
 )
 _PACKAGE = str(Path(__file__).resolve().parents[1])
