@@ -163,19 +163,16 @@ MASKED_LM = {
     "--softmax-temperature 1.5",
     "table_embedding": "--criterion masked_lm_hc --hc-detector table+embedding --hc-threshold 0.01",
     "context": "--criterion masked_lm_hc --hc-detector context --hc-threshold 0.05",
-    "graded": "--criterion masked_lm_hc --hc-detector table+embedding+context --hc-threshold 0.01 --hc-graded",
+    "three": "--criterion masked_lm_hc --hc-detector table+embedding+context --hc-threshold 0.01",
     "uniform": "--criterion masked_lm_true_neg --uniform-targets 0.1",
-    "synonyms": "--criterion masked_lm_true_neg --synonym-targets 0.1 --target-smoothing-threshold -1",
+    "synonyms": "--criterion masked_lm_true_neg --synonym-targets 0.1",
     "synonyms_flat": "--criterion masked_lm_true_neg --synonym-targets 0.1 --synonym-shape uniform",
-    "self": "--criterion masked_lm_true_neg --target-smoothing self --target-smoothing-weight 0.3",
-    "model": "--criterion masked_lm_hc --synonym-source model --model-synonyms-every 1 --model-synonyms-warmup 0 "
-    "--model-synonyms-threshold 0.1",
+    "nearest": "--criterion masked_lm_true_neg --nearest-targets 0.1",
 }
 ELECTRA = {
     "keep": "",
     "ignore": "--discriminator-false-negatives ignore --hc-weight 1",
     "relabel": "--discriminator-false-negatives relabel --sr-word-weight 1",
-    "soft": "--discriminator-false-negatives soft --hc-detector table+embedding --hc-threshold 0.01",
     "sr_sent": "--sr-sent-weight 1 --synonym-targets 0.1",
 }
 
@@ -184,7 +181,7 @@ ELECTRA = {
 def criterions(folder: Path) -> dict[str, Any]:
     found = {}
     for name, options in MASKED_LM.items():
-        without = ("stock", "model", "wordnet", "sr_word", "sr_sent", "uniform", "self", "context")
+        without = ("stock", "wordnet", "sr_word", "sr_sent", "uniform", "nearest", "context")
         table = [] if name in without else synonyms(folder)
         found[name] = masked_lm(folder, name, *options.split(), *table)
     return found
@@ -227,17 +224,17 @@ from pathlib import Path
 from transformers import (BertConfig, BertForMaskedLM, BertTokenizerFast, DataCollatorForLanguageModeling,
                           TrainingArguments, set_seed)
 from truneg_fairseq.hf import TrueNegativeArguments, TrueNegativeTrainer, vocabulary_of
-from truneg_fairseq.synonyms import SourceOptions, build_table, open_lexicon
+from truneg_fairseq.synonyms import SourceOptions, build_table
 folder = Path({str(folder)!r})
 found = {{}}
-lexicon = open_lexicon("tsv", SourceOptions(tsv=folder / "half.tsv"))
-build_table(lexicon, vocabulary_of(BertTokenizerFast(vocab=str(folder / "vocab.txt")))).save(folder / "hf.npz")
+vocabulary = vocabulary_of(BertTokenizerFast(vocab=str(folder / "vocab.txt")))
+build_table("tsv", vocabulary, SourceOptions(tsv=folder / "half.tsv")).save(folder / "hf.npz")
 half = dict(synonym_table=str(folder / "hf.npz"))
 for name, options in {{
     "hc": dict(hc_weight=1.0, **half),
     "all": dict(hc_weight=1.0, sr_word_weight=0.5, sr_sent_weight=2.0, **half),
-    "synonyms": dict(synonym_targets=0.1, target_smoothing_threshold=-1.0, **half),
-    "self": dict(target_smoothing="self"),
+    "synonyms": dict(synonym_targets=0.1, **half),
+    "uniform": dict(uniform_targets=0.1),
 }}.items():
     tokenizer = BertTokenizerFast(vocab=str(folder / "vocab.txt"))
     set_seed(3)
@@ -408,7 +405,7 @@ def lexical_substitution(folder: Path) -> dict[str, Any]:
     )
     truneg("convert", source, folder / "minilm.pt", "--data", data)
     truneg(
-        *("lexsub", folder / "minilm.pt", "--data", data, "--judgements", judgements, "--cpu"),
+        *("evaluate", folder / "minilm.pt", "--data", data, "--task", f"lexsub={judgements}", "--cpu"),
         *("--results", folder / "lexsub.jsonl"),
     )
     lines = [json.loads(line) for line in (folder / "lexsub.jsonl").read_text().splitlines()]
@@ -437,7 +434,7 @@ def attacks(folder: Path) -> dict[str, Any]:
 def published_tables(folder: Path) -> dict[str, Any]:
     """The values of ``truneg compare --json`` on the published lines."""
     found = {}
-    for path in sorted((ROOT / "docs" / "explain" / "results").glob("*.jsonl")):
+    for path in sorted((ROOT / "docs" / "results").glob("*.jsonl")):
         output = folder / "compare.jsonl"
         truneg("compare", path, "--json", output)
         records = [json.loads(line) for line in output.read_text().splitlines()]

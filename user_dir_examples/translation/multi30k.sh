@@ -1,7 +1,7 @@
 #!/bin/bash
 # An arm of the comparison on Multi30k (docs/results/plan.md): multi30k.sh PAIRS ARM SEED OUTPUT [OPTIONS of fairseq-train]
 # PAIRS is what prepare.sh made, in 4,000 pieces, of https://github.com/multi30k/dataset, data/task1/raw: train, val as valid,
-# test_2016_flickr as test, test_2017_flickr as test1; with synonyms.npz (built with --vectors) and alternatives.npz. OUTPUT gets scores.SET.json.
+# test_2016_flickr as test, test_2017_flickr as test1; with synonyms.npz and corpus_counts.npz (docs/start/translation.md). The published arm gaussian ran at commit f79ecf0. OUTPUT gets scores.SET.json.
 set -euo pipefail
 pairs=$1 arm=$2 seed=$3 output=$4
 smoothed=(--criterion label_smoothed_true_neg) synonyms=(--synonym-targets 0.1)
@@ -9,10 +9,9 @@ case $arm in
 none) criterion=("${smoothed[@]}") ;;
 uniform) criterion=("${smoothed[@]}" --label-smoothing 0.1) ;;
 synonyms) criterion=("${smoothed[@]}" "${synonyms[@]}") ;;
-gaussian) criterion=("${smoothed[@]}" "${synonyms[@]}" --synonym-shape rank) ;;
 corpus) criterion=("${smoothed[@]}" --corpus-targets 0.1) ;;
 both) criterion=("${smoothed[@]}" --label-smoothing 0.1 --corpus-targets 0.1) ;;
-*) echo "$arm: expected none, uniform, synonyms, gaussian, corpus or both" >&2 && exit 2 ;;
+*) echo "$arm: expected none, uniform, synonyms, corpus or both" >&2 && exit 2 ;;
 esac
 truneg train "$pairs" --task translation -s de -t en --arch transformer_iwslt_de_en --share-all-embeddings \
     --encoder-layers 2 --decoder-layers 2 --encoder-embed-dim 128 --decoder-embed-dim 128 --encoder-ffn-embed-dim 256 \
