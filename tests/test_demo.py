@@ -57,7 +57,7 @@ def test_three_objectives_a_verdict_and_a_sentence(wordnet, tmp_path):
     sizes = ("--model", "bert", "--updates", 10, "--tokens-per-sample", 16, "--threads", 1)
     shown = run_demo(tmp_path, *sizes).stdout
     assert list(commands(shown)) == ["binarize", "three trainings", "a sentence explained"]
-    assert "1 seed says nothing, at least 3 are needed" in " ".join(shown.split())
+    assert "1 seed is no evidence, at least 3 are needed" in " ".join(shown.split())
     assert "a ship is a large boat that carries people" in shown.lower()
     assert (tmp_path / "demo" / "help" / "report.html").exists()
     again = run_demo(tmp_path, *sizes).stdout

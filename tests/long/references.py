@@ -163,11 +163,8 @@ MASKED_LM = {
     "--softmax-temperature 1.5",
     "table_embedding": "--criterion masked_lm_hc --hc-detector table+embedding --hc-threshold 0.01",
     "context": "--criterion masked_lm_hc --hc-detector context --hc-threshold 0.05",
-    "three": "--criterion masked_lm_hc --hc-detector table+embedding+context --hc-threshold 0.01",
     "uniform": "--criterion masked_lm_true_neg --uniform-targets 0.1",
-    "synonyms": "--criterion masked_lm_true_neg --synonym-targets 0.1",
     "synonyms_flat": "--criterion masked_lm_true_neg --synonym-targets 0.1 --synonym-shape uniform",
-    "nearest": "--criterion masked_lm_true_neg --nearest-targets 0.1",
 }
 ELECTRA = {
     "keep": "",
@@ -181,7 +178,7 @@ ELECTRA = {
 def criterions(folder: Path) -> dict[str, Any]:
     found = {}
     for name, options in MASKED_LM.items():
-        without = ("stock", "wordnet", "sr_word", "sr_sent", "uniform", "nearest", "context")
+        without = ("stock", "wordnet", "sr_word", "sr_sent", "uniform", "context")
         table = [] if name in without else synonyms(folder)
         found[name] = masked_lm(folder, name, *options.split(), *table)
     return found
@@ -233,8 +230,6 @@ half = dict(synonym_table=str(folder / "hf.npz"))
 for name, options in {{
     "hc": dict(hc_weight=1.0, **half),
     "all": dict(hc_weight=1.0, sr_word_weight=0.5, sr_sent_weight=2.0, **half),
-    "synonyms": dict(synonym_targets=0.1, **half),
-    "uniform": dict(uniform_targets=0.1),
 }}.items():
     tokenizer = BertTokenizerFast(vocab=str(folder / "vocab.txt"))
     set_seed(3)
