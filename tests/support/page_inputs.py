@@ -9,6 +9,8 @@ import sys
 import zipfile
 from pathlib import Path
 
+from transformers import BertTokenizerFast
+
 from truneg_fairseq.convert.from_hf import from_hf
 from truneg_fairseq.data.tokenizer import BERT_SPECIALS
 
@@ -131,6 +133,7 @@ def _write_models(place: Path, downloads: Path) -> None:
     save(discriminator, place / "DISCRIMINATOR-DIR", TOKENS)
     save(generator, place / "GENERATOR-DIR", TOKENS)
     shutil.copytree(place / "BERT-DIR", downloads / "BERT-DIR")
+    BertTokenizerFast(vocab=str(downloads / "vocab.txt")).save_pretrained(downloads / "BERT-DIR")
     encoder = downloads / "ENCODER-DIR"
     save(random_model("BertModel", tokens=TOKENS, **SIZES), encoder, TOKENS)
     names = {"google-bert/bert-base-uncased": place / "BERT-DIR", "sentence-transformers/all-MiniLM-L6-v2": encoder}
