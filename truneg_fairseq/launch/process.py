@@ -137,7 +137,7 @@ def keep_call(path: Path, work: Callable[[], object]) -> None:
     """Writes a call and the current folder as JSON, for :func:`call_kept` in another process.
 
     ``work`` is a function of this package or a ``partial`` of one; its arguments are JSON's values, paths, tuples,
-    such calls, and the package's dataclasses and structs of these.
+    such calls, and the package's dataclasses, structs and named tuples of these.
     """
     with replacing_text(path) as stream:
         json.dump({"folder": str(Path.cwd()), "work": _plain(work)}, stream, indent=1)
@@ -158,14 +158,16 @@ def _plain(value: Any) -> Any:  # noqa: PLR0911
         return [_plain(each) for each in value]
     if isinstance(value, Path):
         return {"path": str(value)}
-    if isinstance(value, tuple):
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):
         return {"tuple": [_plain(each) for each in value]}
     if isinstance(value, dict):
         return {"dict": [[_plain(key), _plain(each)] for key, each in value.items()]}
     if isinstance(value, partial):
         return {"call": _name_of(value.func), "arguments": _plain(list(value.args)), "named": _plain(value.keywords)}
-    if isinstance(value, msgspec.Struct):
-        names: Iterable[str] = value.__struct_fields__
+    if isinstance(value, tuple):  # a named one
+        names: Iterable[str] = value._fields  # type: ignore[attr-defined]
+    elif isinstance(value, msgspec.Struct):
+        names = value.__struct_fields__
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = [each.name for each in dataclasses.fields(value)]
     else:
