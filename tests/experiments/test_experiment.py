@@ -66,7 +66,7 @@ updates: 6
 seeds: 2
 arms:
   baseline: {}
-  same: {options: {target-smoothing: uniform, target-smoothing-weight: 0}}
+  same: {options: {uniform-targets: 0}}
 evaluations:
   held_out: {batch_size: 7}
   lexsub: {judgements: "${paths.judgements}"}
@@ -214,7 +214,7 @@ def test_an_experiment_from_a_kill_to_its_tables_and_beyond(folder, tmp_path, st
         ("training.lr=[0.02]", r"training of baseline seed 1 has --lr 0.01, and the file asks for 0.02; put it back"),
         ("updates=7", r"training of baseline seed 1 has updates 6, and the file asks for 7;"),
         ("training.weight-decay=0.1", r"has --weight-decay None, and the file asks for 0.1;"),
-        ("arms.same.options.target-smoothing=none", r"same seed 1 has --uniform-targets 0.1, .* for none;"),
+        ("arms.same.options.uniform-targets=0.1", r"same seed 1 has --uniform-targets 0, .* for 0.1;"),
         ("evaluations.held_out.mask_seed=2", r"held-out text, baseline seed 1 has mask_seed 1, .* for 2;"),
     ]:
         with pytest.raises(SystemExit, match=line) as refused:

@@ -118,12 +118,12 @@ def test_settings_are_not_written_while_another_process_trains(tmp_path, monkeyp
 
 
 def test_the_command_has_the_precision(tmp_path):
-    by_fairseq = 'fairseq-train --user-dir "$(truneg user-dir)" data --lr'
+    by_fairseq = 'fairseq-train --user-dir "$(truneg user-dir)" --num-workers 0 data --lr'
     commands = {precision: tiny(tmp_path, precision=precision).command for precision in PRECISIONS}
     assert commands["fp32"].startswith(by_fairseq) and "--fp16" not in commands["fp32"]
     assert commands["fp16"] == f"{commands['fp32']} --fp16 --fp16-no-flatten-grads"
     # fairseq-train's own --bf16 asks for a TPU.
-    assert commands["bf16"].startswith("python -m truneg_fairseq.launch.process bf16 data --lr")
+    assert commands["bf16"].startswith("python -m truneg_fairseq.launch.process bf16 --num-workers 0 data --lr")
     assert commands["bf16"].partition(" data ")[2] == commands["fp32"].partition(" data ")[2]
 
 
