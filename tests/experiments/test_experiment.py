@@ -241,7 +241,8 @@ def test_glue_is_later_and_a_failing_arm_keeps_nobody(folder, tmp_path, started,
     assert re.search(r"same seed 1 +done +1 of 1", out)
     (result,) = read_results([tmp_path / "out" / "results.jsonl"])
     assert (result.model, result.task, result.seed) == ("same", "RTE", 1)
-    assert "RTE: same" in (tmp_path / "out" / "comparison.md").read_text()
+    accuracy = f"{100 * result.metrics['accuracy']:.2f}"
+    assert re.search(rf"^\| same +\| +{accuracy} \|$", (tmp_path / "out" / "comparison.md").read_text(), re.MULTILINE)
 
 
 @pytest.mark.slow
@@ -261,7 +262,7 @@ def test_electra_from_scratch(folder, tmp_path, started):
         found = metrics(tmp_path / "out", task)["same", 1]
         assert found["bits"] == float(last[f"valid_{part}_loss"]) != float(first[f"valid_{part}_loss"])
         assert found["accuracy"] == pytest.approx(float(last[f"valid_{part}_accuracy"]) / 100)
-        assert f"{task}: differences to baseline" in (tmp_path / "out" / "comparison.md").read_text()
+        assert f"**{task}**" in (tmp_path / "out" / "comparison.md").read_text()
     # With the training's seed, truneg evaluate masks the same tokens; it measures the generator.
     generator, inspected = (metrics(tmp_path / "out", task) for task in ("ELECTRA generator", "held-out text"))
     assert inspected["same", 1]["bits"] == pytest.approx(generator["same", 1]["bits"], abs=1e-3)
@@ -285,9 +286,9 @@ def test_does_it_help_from_a_hugging_face_model_to_the_verdict(folder, tmp_path,
     main(arguments)  # what was refused binds nothing
     shown = capsys.readouterr().out
     assert "\ncorpus-embedding against label-smoothing: held-out loss " in shown
-    assert "2 seeds say nothing, at least 3 are needed" in " ".join(shown.split())
+    assert "2 seeds are no evidence, at least 3 are needed" in " ".join(shown.split())
     assert max(map(len, shown.splitlines())) <= 100 + len(str(tmp_path))
-    assert "2 seeds say nothing, at least 3 are needed" in (tmp_path / "help" / "report.html").read_text(
+    assert "2 seeds are no evidence, at least 3 are needed" in (tmp_path / "help" / "report.html").read_text(
         encoding="utf-8"
     )
     assert len(started.trainings) == 6

@@ -169,7 +169,7 @@ def test_seeds_are_paired(capsys, tmp_path):
 
 
 def test_seeds_are_averaged_and_different_settings_named(capsys, tmp_path):
-    settings = [{"lr": 0.1, "command": "a"}, {"lr": 0.1, "command": "b"}, {"lr": 0.2, "fp16": True, "command": "c"}]
+    settings = [{"lr": 0.1, "pairs": ["a"]}, {"lr": 0.1, "command": "b"}, {"lr": 0.2, "fp16": True, "command": "c"}]
     values = [0.5, 0.6, 0.9]
     results = [
         dataclasses.replace(result("only", "RTE", seed, accuracy=value), settings=each)
