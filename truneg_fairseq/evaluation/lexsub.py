@@ -276,7 +276,6 @@ class Lexsub(Yardstick):
                 LOOK_UP_WEIGHT,
                 gold=torch.tensor([gold]),
                 embeddings=embeddings,
-                temperature=_TEMPERATURE,
             )
             assert soft.probability is not None
             mixed = np.exp(row.astype(np.float64))

@@ -28,6 +28,7 @@ from ..trainer.checkpoints import LAST
 from ..trainer.folder import METRICS_NAME, read_series
 from . import steps
 from .settings import Glue, HeldOut, Squad, with_dashes
+from .steps import Asked
 from .training import Pretraining, fingerprint, kept_options
 
 OptionsT = TypeVar("OptionsT")
@@ -60,7 +61,7 @@ class Evaluation:
     settings: dict[str, Any]  # what determines its results
     results: Callable[[], list[Result]]  # of the files that it leaves
     steps: Sequence[steps.Step] = ()  # called one after the other in a process of their own
-    asked: steps.Asked | None = None  # in place of steps: a yardstick, measured together with the model's others
+    asked: Asked | None = None  # in place of steps: a yardstick, measured together with the model's others
     late: bool = False  # takes as long as a training, and waits until all models are trained
     # what may grow: an evaluation with less is done again, and does what is missing
     extent: dict[str, int] = field(default_factory=dict)

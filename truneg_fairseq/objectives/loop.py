@@ -259,7 +259,7 @@ class TrueNegativeLoss(Objective):
                     "labels, input_ids=..., model=...), or loss_fn.watch(model)"
                 )
             others = {name: value for name, value in inputs.items() if name in ("attention_mask", "token_type_ids")}
-            if not others and self.padding is not None:
+            if not others and self.padding >= 0:
                 others = {"attention_mask": predicted.original.ne(self.padding).long()}
             encoder = getattr(model, "base_model", model)
             with torch.set_grad_enabled(gradient and torch.is_grad_enabled()), dropout_off(model, not dropout):
@@ -276,7 +276,10 @@ class TrueNegativeLoss(Objective):
             shares = sum((each.share for each in soft), torch.zeros_like(judged.counted, dtype=torch.float32))
             total = (1 - shares) * log.gather(1, gold[:, None]).squeeze(1)
             for share, tokens, probability in soft:
-                spread = log.mean(1) if tokens is None else (probability * log.gather(1, tokens)).sum(1)
+                if tokens is None or probability is None:
+                    spread = log.mean(1)
+                else:
+                    spread = (probability * log.gather(1, tokens)).sum(1)
                 total = total + share * spread
             keep = self._keep(judged)
             return torch.where(judged.counted, -total if keep is None else -total * keep, 0.0)

@@ -56,7 +56,7 @@ class Objective(nn.Module):
 
     Args:
         options: what is minimised.
-        padding: the id of padding; None where nothing asks for it.
+        padding: the id of padding; -1 where it is not known, and no token is.
         boundaries: which tokens continue words; None where nothing looks at words.
         detector: finds the false negatives; None where nothing looks for them.
         synonyms: for ``synonym_targets``.
@@ -73,7 +73,7 @@ class Objective(nn.Module):
         self,
         options: TrueNegativeOptions,
         *,
-        padding: int | None = None,
+        padding: int = -1,
         boundaries: WordBoundaries | None = None,
         detector: Detector | None = None,
         synonyms: SynonymLists | None = None,
@@ -100,7 +100,6 @@ class Objective(nn.Module):
             tokens: int64, shape (B, T), masked.
             positions: int64, shape (N,), where the logits are, indices into the flattened (B, T).
         """
-        assert self.padding is not None
         gold = labels.reshape(-1)[positions]
         counted = gold.ne(self.padding)
         original = original_tokens(tokens, labels, self.padding)
@@ -200,7 +199,6 @@ class Objective(nn.Module):
             soft.append(synonym_targets(lists, judged.whole_word, share, gold=judged.gold, embeddings=embeddings))
         if share := options.corpus_targets:
             assert self.corpus is not None
-            assert self.padding is not None
             soft.append(self.corpus.targets(judged, self.padding, share))
         if share := options.nearest_targets:
             soft.append(nearest_targets(passes.embeddings(), judged.gold, counted, share))

@@ -194,7 +194,7 @@ class _SoftCrossEntropy(torch.autograd.Function):
         ctx.temperature, ctx.dtype = temperature, logits.dtype
         expected = (1 - _shares(soft, weight)) * log_probabilities.gather(1, gold[:, None]).squeeze(1)
         for share, tokens, probability in soft:
-            if tokens is None:
+            if tokens is None or probability is None:
                 spread = log_probabilities.mean(1)
             else:
                 spread = (probability * log_probabilities.gather(1, tokens)).sum(1)
@@ -208,7 +208,7 @@ class _SoftCrossEntropy(torch.autograd.Function):
         soft = [SoftTargets(*saved[start : start + 3]) for start in range(0, len(saved), 3)]
         result = log_probabilities.exp()
         for share, tokens, probability in soft:
-            if tokens is None:
+            if tokens is None or probability is None:
                 result -= share[:, None] / result.size(1)
             else:
                 result.scatter_add_(1, tokens, -share[:, None] * probability)

@@ -112,7 +112,7 @@ def encode(path: Path, tokenizer: BertTokenizerFast) -> np.ndarray:
 def batch(texts: Sequence[np.ndarray], update: int, vocabulary: int) -> tuple[Tensor, Tensor, Tensor]:
     """Masked tokens and original tokens, int64, shape (B, T), and the mask; a function of the update's number alone."""
     random = np.random.default_rng([SEED, update])
-    text = texts[random.integers(len(texts))]
+    text = texts[int(random.integers(len(texts)))]
     starts = random.integers(0, len(text) - LENGTH, BATCH)
     rows = np.stack([text[start : start + LENGTH - 2] for start in starts]).astype(np.int64)
     tokens = F.pad(F.pad(torch.from_numpy(rows), (1, 0), value=101), (0, 1), value=102)

@@ -50,7 +50,16 @@ def demo(options: DemoOptions) -> None:
     text, data, page = output / "text", output / "data-bin", output / "explained.html"
 
     print("\nWhich of a BERT's mistakes are good answers? Each word was masked; [original -> prediction].")
-    common = ["explain", "--checkpoint", model, "--cpu", "--file", HERE / "sentences.txt", "--html", page]
+    common: list[str | Path] = [
+        "explain",
+        "--checkpoint",
+        model,
+        "--cpu",
+        "--file",
+        HERE / "sentences.txt",
+        "--html",
+        page,
+    ]
     explained = run("false negatives", [TRUNEG, *common, "--json", "-"], kept=output / "explained.jsonl")
     print("\n".join(false_negatives(explained)))
 
@@ -68,7 +77,16 @@ def demo(options: DemoOptions) -> None:
     for name, criterion in runs.items():
         run(f"training {name}", training(options, data, start, flags, criterion, output / name))
     models = [f"{name}={shown(output / name / 'checkpoint_last.pt')}" for name in runs]
-    measured = [*models, "--data", data, "--cpu", "--task", "held-out=valid", "--results", output / "results.jsonl"]
+    measured: list[str | Path] = [
+        *models,
+        "--data",
+        data,
+        "--cpu",
+        "--task",
+        "held-out=valid",
+        "--results",
+        output / "results.jsonl",
+    ]
     run("measured", [TRUNEG, "evaluate", *measured])
 
     print("\nOne seed and 30 updates say nothing. This repository's own study, five seeds of each method:")
@@ -86,13 +104,13 @@ def training(  # noqa: PLR0917
     """A command of fairseq's that continues the model."""
     module = subprocess.run([TRUNEG, "user-dir"], capture_output=True, text=True, check=True).stdout.strip()
     updates = str(options.updates)
-    return [
-        *(FAIRSEQ_TRAIN, data, "--user-dir", module, "--task", "masked_lm", "--criterion", criterion, *flags),
-        *("--finetune-from-model", start, "--optimizer", "adam", "--lr", "3e-4", "--lr-scheduler", "polynomial_decay"),
-        *("--warmup-updates", "3", "--total-num-update", updates, "--max-update", updates, "--cpu", "--seed", "1"),
-        *("--tokens-per-sample", str(options.tokens_per_sample), "--batch-size", "32", "--save-dir", folder),
-        *("--sample-break-mode", "none", "--log-interval", "10", "--no-epoch-checkpoints", "--disable-validation"),
-    ]
+    command: list[str | Path] = [FAIRSEQ_TRAIN, data, "--user-dir", module, "--task", "masked_lm"]
+    command += ["--criterion", criterion, *flags, "--finetune-from-model", start]
+    command += ["--optimizer", "adam", "--lr", "3e-4", "--lr-scheduler", "polynomial_decay", "--warmup-updates", "3"]
+    command += ["--total-num-update", updates, "--max-update", updates, "--cpu", "--seed", "1", "--batch-size", "32"]
+    command += ["--tokens-per-sample", str(options.tokens_per_sample), "--sample-break-mode", "none"]
+    command += ["--log-interval", "10", "--no-epoch-checkpoints", "--disable-validation", "--save-dir", folder]
+    return command
 
 
 def run(name: str, command: Sequence[str | Path], kept: Path | None = None) -> str:
