@@ -231,8 +231,8 @@ def described(result: Result) -> Result:
                 shown = {"accuracy": Metric(result.task.removeprefix("minimal pairs, "), True)}
             break
     shown = shown or {name: Metric(name, unit=BITS if name == BITS else "") for name in metrics}
-    after = re.fullmatch(rf"{HELD_OUT} after ([\d.]+) %", result.task)
+    share = re.fullmatch(rf"{HELD_OUT} after ([\d.]+) %", result.task)
     return dataclasses.replace(
         result, metrics=metrics, examples=examples, shown=shown, group=group or result.task,
-        at=float(after[1]) if after else result.at,
+        at=float(share[1]) if share else result.at,
     )  # fmt: skip
