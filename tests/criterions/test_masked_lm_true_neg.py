@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from fairseq import checkpoint_utils, tasks
 from fairseq.logging import metrics
-from support.trainings import assert_same_steps, batches, build, configuration, steps, table_of, trainer_of
+from support.trainings import assert_same_steps, batches, build, configuration, steps, table_of
 
 OFF = [
     "masked_lm_true_neg --synonym-table empty.npz --tokenization wordpiece",
@@ -134,17 +133,3 @@ def test_word_regularization_needs_tied_embeddings(data_bin):
 
 def test_the_options_stand_beside_fairseqs_bpe(data_bin):
     configuration(data_bin, "--criterion", "masked_lm_hc", "--bpe", "gpt2")
-
-
-def test_removed_options_in_a_checkpoint_are_ignored(data_bin, tmp_path):
-    """fairseq-validate builds the criterion from the checkpoint's configuration."""
-    path = str(tmp_path / "checkpoint.pt")
-    trainer = trainer_of(data_bin, "--criterion", "masked_lm_hc", "--tokenization", "wordpiece")[0]
-    trainer.consolidate_optimizer()
-    trainer.save_checkpoint(path, {})
-    state = torch.load(path, weights_only=True)
-    state["cfg"]["criterion"] |= {"synonym_neighbours": 3, "synonym_vectors": "v.txt", "hc_denominator": "all"}
-    torch.save(state, path)
-    cfg = checkpoint_utils.load_checkpoint_to_cpu(path)["cfg"]
-    criterion = tasks.setup_task(cfg.task).build_criterion(cfg.criterion)
-    assert criterion.options.hc_weight == 1
