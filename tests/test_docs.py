@@ -50,6 +50,13 @@ def test_links_lead_to_files_and_headings(name):
     assert wrong == []
 
 
+def test_the_index_lists_every_page():
+    docs = REPOSITORY / "docs"
+    index = (docs / "index.md").read_text(encoding="utf-8")
+    pages = {str(path.relative_to(docs)) for path in docs.rglob("*.md")} - {"index.md"}
+    assert {page for page in pages if f"]({page})" not in index} == set()
+
+
 def test_pages_that_code_and_examples_name_are_there():
     wrong = []
     for path in FILES:
