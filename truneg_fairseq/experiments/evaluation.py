@@ -170,8 +170,10 @@ def _held_out(asked: HeldOut, run: Pretraining) -> Evaluation:
     def results() -> list[Result]:
         *early, last = read_results([measured])
         share = 100 / run.experiment.updates
-        named = {f"{HELD_OUT} after {share * found.settings['updates']:.4g} %": found for found in early}
-        return [replace(found, model=run.arm, task=task) for task, found in (named | {HELD_OUT: last}).items()]
+        percents = {f"{share * found.settings['updates']:.4g}": found for found in early}
+        over = [replace(found, task=f"{HELD_OUT} after {at} %", at=float(at)) for at, found in percents.items()]
+        named = [*over, replace(last, task=HELD_OUT)]
+        return [replace(found, model=run.arm, group=HELD_OUT) for found in named]
 
     settings = {"split": asked.split, "mask_seed": asked.mask_seed}
     for path in sorted(data.glob(f"{asked.split}.*")):
