@@ -20,6 +20,7 @@ from ..launch.slurm import HERE, SLURM, call_in_job
 from ..launch.training import LOG_NAME, MODEL_NAME, RESULTS_NAME, Diverged, Hardware, check_precision
 from ..models.checkpoints import Checkpoint, check_vocabulary, read_checkpoint
 from ..results.result import Result, append_result
+from ..workers import choose_device
 from .glue_files import TASKS, TaskFormat, find_tasks
 from .glue_options import TrainGlueOptions
 from .glue_predict import Predictor, read_ids, score
@@ -169,11 +170,15 @@ def check(options: TrainGlueOptions) -> list[GlueRun]:
     check_precision(options.precision, cpu=options.cpu, launcher=options.launcher)
     register()
     start = read_checkpoint(options.checkpoint)
-    return [
+    runs = [
         _run(task, seed, info, start, options)
         for task, info in zip(tasks, infos, strict=True)
         for seed in dict.fromkeys(options.seeds)
     ]
+    # On CPUs the workers of fairseq-train are torchrun's.
+    if options.workers > 1 and options.launcher == HERE and choose_device(cpu=options.cpu).type == "cpu":
+        raise TrueNegError(f"--workers {options.workers}: found no GPU; expected one for each, or --jobs")
+    return runs
 
 
 def _run(task: TaskFormat, seed: int, info: dict[str, Any], start: Checkpoint, options: TrainGlueOptions) -> GlueRun:

@@ -42,7 +42,7 @@ class TrainGlueOptions(FinetuningOptions):
         None, "factor of the learning rate from layer to layer (default: from the recipe)", gt=0, le=1
     )
     max_length: int | None = option(None, "tokens of an example (default: from the recipe)", ge=8)
-    workers: int = option(1, "data-parallel workers of a run", ge=1, le=256)
+    workers: int = option(1, "data-parallel workers of a run, a GPU for each", ge=1, le=256)
     jobs: int = option(1, "runs side by side; they share the GPUs in turn", ge=1)
     keep_models: bool = option(False, "keep the fine-tuned models, as model.pt")
 
