@@ -128,7 +128,6 @@ class TrueNegativeLoss(Objective):
         if flat.device.type == "cpu" and not torch.compiler.is_compiling():
             self._check_labels(flat, rows.size(-1))
         if self._is_plain():
-            self._count_plain(rows, flat)
             return self._plain(rows, flat, labels.shape, items)
         watched, inputs = self._watched or (None, {})
         model = model if model is not None else watched
@@ -188,22 +187,22 @@ class TrueNegativeLoss(Objective):
         return not changed and self.detector is None
 
     def _plain(self, rows: Tensor, labels: Tensor, shape: torch.Size, items: Any) -> Tensor:
-        if self.reduction == "none":
-            return F.cross_entropy(rows, labels, ignore_index=self.ignore_index, reduction="none").view(shape)
-        if self.reduction == "sum" or items is not None:
-            total = F.cross_entropy(rows, labels, ignore_index=self.ignore_index, reduction="sum")
-            return total if self.reduction == "sum" else total / items
-        # A mean over no token is NaN, and so is its gradient: one token is taken in its place, 0 times.
-        some = labels.ne(self.ignore_index).any()
-        mean = F.cross_entropy(rows, torch.where(some, labels, 0), ignore_index=self.ignore_index)
-        return mean * some
-
-    @torch.no_grad()
-    def _count_plain(self, rows: Tensor, labels: Tensor) -> None:
         counted = labels.ne(self.ignore_index)
-        loss = F.cross_entropy(rows.float(), labels, ignore_index=self.ignore_index, reduction="sum")
-        correct = (rows.argmax(-1).eq(labels) & counted).sum()
-        self._add({"loss": loss, "sample_size": counted.sum(), "correct": correct})
+        size = counted.sum()
+        if self.reduction == "none":
+            loss = F.cross_entropy(rows, labels, ignore_index=self.ignore_index, reduction="none")
+            total, loss = loss.detach().sum(), loss.view(shape)
+        elif self.reduction == "sum" or items is not None:
+            loss = F.cross_entropy(rows, labels, ignore_index=self.ignore_index, reduction="sum")
+            total, loss = loss.detach(), loss if self.reduction == "sum" else loss / items
+        else:
+            # A mean over no token is NaN, and so is its gradient: one token is taken in its place, 0 times.
+            some = counted.any()
+            loss = F.cross_entropy(rows, torch.where(some, labels, 0), ignore_index=self.ignore_index) * some
+            total = loss.detach() * size
+        correct = (rows.detach().argmax(-1).eq(labels) & counted).sum()
+        self._add({"loss": total, "sample_size": size, "correct": correct})
+        return loss
 
     def _add(self, counts: dict[str, Tensor]) -> None:
         for name, value in counts.items():
