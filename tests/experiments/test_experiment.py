@@ -511,8 +511,8 @@ def test_one_experiment_at_a_time_in_a_folder(folder, tmp_path):
 
 
 def test_options_as_flags():
-    options = {"hc-graded": True, "lr": [0.1, 0.2], "fp16": False, "gone": None, "adam-betas": "(0.9, 0.98)"}
-    assert flags_of(options) == ["--hc-graded", "--lr=0.1,0.2", "--adam-betas=(0.9, 0.98)"]
+    options = {"mask-whole-words": True, "lr": [0.1, 0.2], "fp16": False, "gone": None, "adam-betas": "(0.9, 0.98)"}
+    assert flags_of(options) == ["--mask-whole-words", "--lr=0.1,0.2", "--adam-betas=(0.9, 0.98)"]
 
 
 def test_a_strangers_file_imports_nothing(folder, tmp_path):

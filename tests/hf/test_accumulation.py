@@ -14,12 +14,12 @@ pytest.importorskip("accelerate", reason="transformers' Trainer needs accelerate
 
 MASKED_LM = {
     "hc": {"hc_weight": 1.0},
-    "hc_graded": {"hc_weight": 1.0, "hc_graded": True, "hc_detector": "table+embedding", "hc_threshold": 0.0},
+    "hc_detector": {"hc_weight": 1.0, "hc_detector": "table+embedding", "hc_threshold": 0.0},
     "sr_word": {"sr_word_weight": 0.5},
     "sr_sent": {"sr_sent_weight": 20.0},
-    "synonyms": {"synonym_targets": 0.1, "target_smoothing_threshold": -1.0},
+    "synonyms": {"synonym_targets": 0.1, "synonym_shape": "uniform"},
     "uniform": {"uniform_targets": 0.1},
-    "self": {"target_smoothing": "self", "softmax_temperature": 2.0},
+    "temperature": {"softmax_temperature": 2.0},
 }
 ELECTRA = {
     "electra": {"hc_weight": 1.0},

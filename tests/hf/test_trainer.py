@@ -69,7 +69,7 @@ def test_alternatives_of_a_corpus_and_of_a_teacher(tmp_path):
     symbols = vocabulary_of(tokenizer, "wordpiece", ROWS).symbols
     count_tokens([row[row != PAD].numpy() for row in original] * 3, symbols).save(tmp_path / "alternatives.npz")
     shares = {"teacher_targets": 0.3, "corpus_targets": 0.2}
-    files = {"teacher": str(tmp_path / "teacher"), "alternatives": str(tmp_path / "alternatives.npz")}
+    files = {"teacher": str(tmp_path / "teacher"), "corpus_counts": str(tmp_path / "alternatives.npz")}
     machine = trainer(model, tmp_path, TrueNegativeArguments(**shares, **files, tokenization="wordpiece"))
     found = machine.compute_loss(model, dict(inputs))
 
@@ -179,11 +179,11 @@ def test_every_objective_is_its_formula_on_the_models_outputs(kind, tmp_path):
     [
         {"sr_word_weight": 0.5, "sr_sent_weight": 2.0},
         {"softmax_temperature": 2.0},
-        {"target_smoothing": "self", "target_smoothing_weight": 0.3},
-        {"synonym_targets": 0.1, "target_smoothing_threshold": -1.0},
-        {"hc_detector": "table+embedding", "hc_graded": True, "hc_threshold": 0.0},
-        {"hc_detector": "table+embedding+context", "hc_threshold": 0.0, "hc_graded": True, "target_smoothing": "self"},
-        {"hc_detector": "table+embedding+context", "hc_threshold": 0.0, "hc_graded": True, "sr_sent_weight": 0.5},
+        {"nearest_targets": 0.3},
+        {"synonym_targets": 0.1, "synonym_shape": "uniform"},
+        {"hc_detector": "table+embedding", "hc_threshold": 0.0},
+        {"hc_detector": "table+embedding+context", "hc_threshold": 0.0, "uniform_targets": 0.1},
+        {"hc_detector": "table+embedding+context", "hc_threshold": 0.0, "sr_sent_weight": 0.5},
     ],
     ids="+".join,
 )

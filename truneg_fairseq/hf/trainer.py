@@ -128,7 +128,10 @@ class TrueNegativeTrainer(Trainer):
         for is_refused, line in (
             (args.n_gpu > 1, f"found {args.n_gpu} GPUs for one process, expected a process per GPU; use torchrun"),
             (shared > 1, "found tensor, context or sequence parallelism, expected data parallelism alone"),
-            (smoothing, f"label_smoothing_factor {smoothing}: expected 0; TrueNegativeArguments has uniform targets"),
+            (
+                smoothing,
+                f"label_smoothing_factor {smoothing}: expected 0; use TrueNegativeArguments(uniform_targets=...)",
+            ),
             (self.compute_loss_func, "compute_loss_func: expected none; the loss is that of TrueNegativeArguments"),
             (not has_labels, f"label_names {args.label_names}: expected 'labels' too"),
         ):
