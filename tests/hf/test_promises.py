@@ -456,7 +456,7 @@ def test_an_evaluation_in_half_precision_leaves_the_model_as_it_is(precision, tm
         (
             {"label_smoothing_factor": 0.1},
             {},
-            r"label_smoothing_factor 0.1: expected 0; TrueNegativeArguments has uniform targets",
+            r"label_smoothing_factor 0.1: expected 0; use TrueNegativeArguments\(uniform_targets=...\)",
         ),
         ({}, {"compute_loss_func": lambda *_, **__: 0}, "compute_loss_func: expected none"),
         ({"label_names": ["targets"]}, {}, r"label_names \['targets'\]: expected 'labels' too"),
