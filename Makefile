@@ -1,5 +1,5 @@
 # From a machine with Python 3.10-3.13, a C++ compiler and a package index:
-#   make demo   sets up what it needs, then continues real weights in three ways and says whether that helped
+#   make demo   sets up what it needs, then shows false negatives of a real BERT, trains with and without them, and the study
 #   make test   sets everything up, then runs the tests; make test-all runs the slow ones too
 # What is done is not done again; `make clean` forgets it all.
 

@@ -49,7 +49,10 @@ def demo(options: DemoOptions) -> None:
     make_output_folder(output)
     text, data, page = output / "text", output / "data-bin", output / "explained.html"
 
-    print("\nWhich of a BERT's mistakes are good answers? Each word was masked; [original -> prediction].")
+    print(
+        "\nWhich mistakes of a BERT are good answers? Each word was masked and predicted. In brackets: a mistake that"
+    )
+    print("WordNet lists as a synonym, and the probability that people accept it (they accept one in five).")
     common: list[str | Path] = [
         "explain",
         "--checkpoint",
@@ -172,7 +175,8 @@ def false_negatives(explained: str) -> list[str]:
         words = []
         for part in sentence["parts"]:
             if part.get("verdict") == "false negative":
-                words.append(f"[{green}{part['text']}{plain} -> {yellow}{part['prediction']}{plain}]")
+                pair = f"{green}{part['text']}{plain} -> {yellow}{part['prediction']}{plain}"
+                words.append(f"[{pair} {part['acceptance'] or 0:.2f}]")
             else:
                 words.append(part["text"])
         if any(part.get("verdict") == "false negative" for part in sentence["parts"]):
