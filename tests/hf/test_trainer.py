@@ -81,7 +81,7 @@ def test_alternatives_of_a_corpus_and_of_a_teacher(tmp_path):
     target = torch.zeros_like(log_p).scatter_add_(1, words, 0.3 * best.softmax(1))
     positions = masked.flatten().nonzero().squeeze(1)
     predicted = MaskedPredictions(log_p, original, positions, gold, gold, gold.ne(PAD), None)
-    corpus = machine.true_negative_loss.corpus.of(predicted, PAD, 0.2)
+    corpus = machine.true_negative_loss.corpus.targets(predicted, PAD, 0.2)
     assert corpus.share.gt(0).any()
     target.scatter_add_(1, corpus.tokens, corpus.share[:, None] * corpus.probability)
     target[torch.arange(len(gold)), gold] += 0.7 - corpus.share

@@ -47,8 +47,8 @@ def test_show_puts_every_source_side_by_side(capsys, wordnet, data, tsv):
     assert marked("big_cheese") == {"tsv"}
     assert "big: 3 names in tsv" in lines
     assert "3 are single tokens of" in output
-    needs = {"wn": "--wn", "embeddings": "--vectors", "model": "--checkpoint"}
-    assert lines[-3:] == [f"not shown: --source {source}: needs {flag}" for source, flag in needs.items()]
+    needs = {"wn": "--wn", "embeddings": "--vectors"}
+    assert lines[-2:] == [f"not shown: --source {source}: needs {flag}" for source, flag in needs.items()]
 
 
 def test_build_writes_over_none_of_its_inputs(data, tsv):

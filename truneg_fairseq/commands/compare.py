@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import TrueNegError
+from ..files import require_different, split_name
 from ..options import option
 from .output import JsonOutput, print_unless_json, write_json_lines
 
@@ -36,6 +37,8 @@ def compare(options: CompareOptions) -> None:
 
     if options.picture is not None and options.picture.suffix.lower() != ".svg":
         raise TrueNegError(f"--picture {options.picture}: expected a file name that ends with .svg")
+    files = [split_name(argument)[1] for argument in options.results]
+    require_different(RESULTS=files, json=None if str(options.json) == "-" else options.json, picture=options.picture)
     results = select(read_results(options.results), options.tasks, options.models)
     if not results:
         raise TrueNegError(f"{options.results[0]}: has no results to compare; expected a line for each run")

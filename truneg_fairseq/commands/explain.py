@@ -9,7 +9,7 @@ from pathlib import Path
 from ..corpora.text import read_lines
 from ..errors import TrueNegError
 from ..evaluation.models import OpeningOptions
-from ..files import replacing_text
+from ..files import replacing_text, require_unsplit
 from ..options import option
 from .output import JsonOutput, in_color, print_unless_json, write_json_lines
 
@@ -45,6 +45,8 @@ def explain(options: ExplainOptions) -> None:
     """
     if options.text and options.file:
         raise TrueNegError("explain: found TEXT and --file; expected one of them")
+    if options.data is not None:
+        require_unsplit(options.data, "--data")
     lines = options.text or (read_lines(options.file) if options.file else (line.rstrip("\r\n") for line in sys.stdin))
     texts = [line for line in lines if line.strip()]
     if not texts:
