@@ -90,6 +90,9 @@ def test_the_verdict_is_the_tables_and_the_detectors(trained, tmp_path):
     pairs = [("car", plain["prediction"]), ("car", "auto")]
     table = table_of(trained / "data-bin", pairs, tmp_path / "t.npz")
     excused = verdict("--synonym-table", table)
+    if not plain["prediction"].isalpha():  # so small a model may predict a comma or a piece
+        assert excused["reason"] == "not a word for another word"
+        return
     assert excused["verdict"] == "false negative"
     among = f"{plain['prediction']!r} is among the 2 synonyms of 'car' (test); people accept it with a probability of "
     assert excused["reason"] == f"{among}{excused['acceptance']:.2f}"

@@ -159,7 +159,7 @@ def _check_data(cfg: Any) -> None:
             raise TrueNegError(f"{folder}: has another dictionary than {folders[0]}; binarize all parts with one")
     for folder, split, hint in needed:
         for prefix in (folder / split, *(part.with_suffix("") for part in folder.glob(f"*/{split}.idx"))):
-            require_whole_split(prefix, ids=True)
+            require_whole_split(prefix, ids=prefix.with_name("dict.txt").is_file())
         if name_of(cfg, "task") not in _MASKED:
             continue
         if not (folder / "dict.txt").is_file():

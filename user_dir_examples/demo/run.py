@@ -52,7 +52,7 @@ def demo(options: DemoOptions) -> None:
     print(
         "\nWhich mistakes of a BERT are good answers? Each word was masked and predicted. In brackets: a mistake that"
     )
-    print("WordNet lists as a synonym, and the probability that people accept it (they accept one in five).")
+    print("WordNet lists as a synonym, and the probability that people accept it (they accept one in seven).")
     common: list[str | Path] = [
         "explain",
         "--checkpoint",
