@@ -247,7 +247,7 @@ def test_fit_from_judgements_to_a_training(folder, checkpoints, table, tmp_path,
     assert f"context >= 0 {len(pairs)} {100 * pairs.accepted.mean():.1f} [" in " ".join(said.split())
     flags = ("--criterion", "masked_lm_hc", "--hc-detector", "context", "--hc-acceptance-model", context)
     *_, criterion = build(folder / "data-bin", *flags, "--tokenization", "wordpiece")
-    assert criterion.objective.detector._model.coefficients == AcceptanceModel.load(context).coefficients
+    assert criterion.objective.detector.regression.coefficients == AcceptanceModel.load(context).coefficients
 
 
 @pytest.mark.parametrize(
