@@ -16,6 +16,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from truneg_fairseq.commands.main import run_as_script
 from truneg_fairseq.errors import TrueNegError
@@ -77,8 +78,10 @@ def demo(options: DemoOptions) -> None:
     converted = run("convert", [TRUNEG, "convert", model, start, "--data", data], kept=output / "converted.txt")
     flags = converted.splitlines()[-1].split()  # of the architecture
     runs = {"plain": "masked_lm_true_neg", "hc": "masked_lm_hc"}
-    for name, criterion in runs.items():
-        run(f"training {name}", training(options, data, start, flags, criterion, output / name))
+    train_both(
+        {name: training(options, data, start, flags, criterion, output / name) for name, criterion in runs.items()},
+        output,
+    )
     models = [f"{name}={shown(output / name / 'checkpoint_last.pt')}" for name in runs]
     measured: list[str | Path] = [
         *models,
@@ -142,6 +145,28 @@ def run(name: str, command: Sequence[str | Path], kept: Path | None = None) -> s
     if kept is not None:
         kept.write_text(done.stdout, encoding="utf-8")
     return done.stdout or ""
+
+
+def train_both(commands: dict[str, list[str | Path]], output: Path) -> None:
+    """Two trainings side by side, each on a core, and what fairseq logged of them at the end."""
+    started, running = time.monotonic(), []
+    for name, command in commands.items():
+        words = [shown(word) if isinstance(word, Path) else word for word in command]
+        print(f"\n=== training {name}\n$ {shlex.join(words)}", flush=True)
+        with (output / f"{name}.log").open("w") as log:
+            streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": subprocess.STDOUT}
+            running.append(subprocess.Popen(words, env={**os.environ, **QUIET}, **streams))
+    for name, process in zip(commands, running, strict=True):
+        log_file = output / f"{name}.log"
+        if code := process.wait():
+            print(log_file.read_text(encoding="utf-8")[-2000:], file=sys.stderr)
+            print(f"demo: error: step 'training {name}' failed: {shown(log_file)}", file=sys.stderr)
+            sys.exit(code if code > 0 else 128 - code)
+        last = [line for line in log_file.read_text(encoding="utf-8").splitlines() if "| train | " in line]
+        rates = dict(part.split(" ", 1) for part in "".join(last[-1:]).split(" | ") if part.count(" ") == 1)
+        dropped = f", {rates['hc_pred']} % of the mistakes dropped from the loss" if "hc_pred" in rates else ""
+        print(f"{name}: loss {rates.get('loss', '?')} bits, accuracy {rates.get('accuracy', '?')} %{dropped}")
+    print(f"({time.monotonic() - started:.0f} s)", flush=True)
 
 
 def shown(path: Path) -> str:
