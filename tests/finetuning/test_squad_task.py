@@ -10,12 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 from fairseq.data import data_utils
 from fairseq.logging import metrics
 from fairseq.models import ARCH_CONFIG_REGISTRY
 from support.squad_examples import one_line, prepare, write_data
-from torch import nn
 
 import truneg_fairseq
 
@@ -23,7 +21,6 @@ truneg_fairseq.register()
 
 from truneg_fairseq.finetuning.squad_features import score_answers  # noqa: E402
 from truneg_fairseq.finetuning.squad_task import SquadCriterion, SquadTask, SquadTaskConfig, answer_logits, decode  # noqa: E402
-from truneg_fairseq.models.heads import JointQuestionAnsweringHead  # noqa: E402
 
 SIZES = {
     "encoder_layers": 2,
@@ -141,62 +138,16 @@ def test_the_loss_is_over_the_context_and_none(features):
     assert "answers" not in log
 
 
-@pytest.mark.parametrize("head", ["linear", "joint"])
-def test_the_loss_is_fp32_and_finite_in_half_precision(head, features):
-    task = make_task(features, squad_head=head)
+def test_the_loss_is_fp32_and_finite_in_half_precision(features):
+    task = make_task(features)
     criterion = SquadCriterion.build_criterion(argparse.Namespace(), task)
     loss, _, _ = criterion.train()(make_model(task).bfloat16().train(), sample_of(task, "train"))
     assert loss.dtype == torch.float32
     assert torch.isfinite(loss)
 
 
-def test_the_joint_head_is_a_dense_layer_on_token_and_start():
-    torch.manual_seed(3)
-    head = JointQuestionAnsweringHead(6, "gelu", answerability=True).eval()
-    features, allowed = torch.randn(2, 9, 6), torch.rand(2, 9) < 0.7
-    allowed[:, 0] = True
-    starts = torch.tensor([0, 5])
-    logits = head(features, allowed, starts)
-    dense = nn.Linear(12, head.INNER)
-    with torch.no_grad():
-        dense.weight.copy_(torch.cat([head.end_token.weight, head.end_start.weight], dim=1))
-        dense.bias.copy_(head.end_token.bias)
-
-    def ends(row: int, start: int) -> torch.Tensor:
-        both = torch.cat([features[row], features[row, start].expand(9, 6)], dim=1)
-        return head.end(F.gelu(dense(both))).squeeze(1).masked_fill(~allowed[row], -torch.inf)
-
-    assert logits.beam.shape == (2, 9)  # all there are
-    for row in range(2):
-        torch.testing.assert_close(logits.ends[row], ends(row, starts[row]))
-        assert logits.starts[row].sort(descending=True).values.equal(logits.starts[row, logits.beam[row]])
-        for place, start in enumerate(logits.beam[row].tolist()):
-            torch.testing.assert_close(logits.beam_ends[row, place], ends(row, start))
-        average = sum(p * h for p, h in zip(logits.starts[row].softmax(0), features[row], strict=True))
-        inner = F.gelu(head.answerability["dense"](torch.cat([features[row, 0], average])))
-        torch.testing.assert_close(logits.unanswerable[row], head.answerability["out_proj"](inner)[0])
-    assert head.train()(features, allowed, starts).beam is None
-    assert JointQuestionAnsweringHead(6, "gelu", answerability=False)(features, allowed, starts).unanswerable is None
-
-
-def test_the_joint_heads_loss_for_questions_without_answers(features_v2):
-    task = make_task(features_v2, squad_head="joint")
-    model = make_model(task).eval()
-    sample = sample_of(task, "train")
-    logits = answer_logits(model, sample, sample["target"][:, 0])
-    start, end = sample["target"].T
-    absent = start == 0
-    assert 0 < int(absent.sum()) < 7
-    spans = (F.cross_entropy(logits.starts, start) + F.cross_entropy(logits.ends, end)) / 2
-    probability = logits.unanswerable.sigmoid()
-    right = torch.where(absent, probability, 1 - probability)
-    loss, size, _ = SquadCriterion.build_criterion(argparse.Namespace(), task).train()(model, sample)
-    assert float(loss) == pytest.approx(size * float(spans - 0.5 * right.log().mean()), rel=1e-5)
-
-
 @pytest.mark.parametrize("arch", ["electra_tiny", "truneg_bert_tiny"])
 def test_missing_heads_start_anew(arch, features, caplog):
-    """From a masked LM, and from the other head."""
     task = make_task(features)
     sizes = {"embedding_dim": SIZES["encoder_embed_dim"]} if arch == "truneg_bert_tiny" else {}
     args = argparse.Namespace(arch=arch, **{**SIZES, **sizes})
@@ -212,20 +163,14 @@ def test_missing_heads_start_anew(arch, features, caplog):
         assert value.equal(masked_lm.encoder.sentence_encoder.state_dict()[name])
     assert not any("lm_head" in name for name in model.state_dict())
     assert {p.param_group.split("_")[1] for p in model.question_answering_head.parameters()} == {"0"}
-    task.cfg.squad_head = "joint"
-    joint = make_model(task, arch, **sizes)
-    expected = joint.question_answering_head.end.weight.clone()
-    joint.load_state_dict(dict(model.state_dict()))
-    assert joint.question_answering_head.end.weight.equal(expected)
 
 
 # -- validation
 
 
-@pytest.mark.parametrize("head", ["linear", "joint"])
-def test_validation_scores_whole_questions_from_any_worker(head, features_v2):
+def test_validation_scores_whole_questions_from_any_worker(features_v2):
     """Batches of one window, dealt to three workers: the windows of a question are never together."""
-    task = make_task(features_v2, squad_head=head)
+    task = make_task(features_v2)
     model, criterion = make_model(task), SquadCriterion.build_criterion(argparse.Namespace(), task)
     dataset = task.dataset("valid")
 
@@ -244,7 +189,7 @@ def test_validation_scores_whole_questions_from_any_worker(head, features_v2):
     for name in ("exact_match", "f1", "loss", "accuracy"):
         assert whole[name] == pytest.approx(dealt[name], abs=1e-3), name
     sample = dataset.collater(list(range(count)))
-    answers = decode(answer_logits(model, sample, None), sample, n=1)
+    answers = decode(answer_logits(model, sample), sample, n=1)
     meter = task._answers_meter("valid")
     meter.update(answers)
     assert meter.score() == {name: whole[name] for name in ("exact_match", "f1")}
@@ -279,7 +224,7 @@ def test_a_saved_answers_meter_is_rebuilt_by_its_name(features):
     logged.add_meter("_answers", task._answers_meter("valid"), 1)
     again = MetersDict()
     again.load_state_dict(logged.state_dict())
-    again["_answers"].update(decode(answer_logits(make_model(task).eval(), sample_of(task), None), sample_of(task)))
+    again["_answers"].update(decode(answer_logits(make_model(task).eval(), sample_of(task)), sample_of(task)))
     assert again["_answers"].score() == {"exact_match": 0, "f1": 0}
 
 

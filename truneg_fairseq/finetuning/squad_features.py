@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import TrueNegError
 from ..files import replacing_file, replacing_text
 from ..vocabulary import BOS, EOS
 from .squad_score import QuestionScore, score_question, score_question_v2
@@ -191,32 +190,6 @@ def best_spans(
     return Spans(first, first + index % width, score)
 
 
-def best_spans_of_beam(
-    starts: Tensor,
-    beam: Tensor,
-    beam_ends: Tensor,
-    begins: Tensor,
-    context: Tensor,
-    *,
-    max_length: int = MAX_ANSWER_LENGTH,
-    n: int = 1,
-) -> Spans:
-    """The spans with the largest log P(start) + log P(end | start), of those that begin at a start of the beam.
-
-    ``starts`` (fp32, shape (B, T)) are logits, -inf where no answer may stand, ``beam`` (int64, shape (B, K)) starts,
-    ``beam_ends`` (fp32, shape (B, K, T)) logits given each of these; for the rest see :func:`best_spans`.
-    """
-    import torch
-
-    size = starts.size(1)
-    position = torch.arange(size, device=starts.device)
-    reachable = (position >= beam[..., None]) & (position < beam[..., None] + max_length) & context[:, None]
-    allowed = reachable & begins.gather(1, beam)[..., None]
-    scores = starts.log_softmax(dim=1).gather(1, beam)[..., None] + beam_ends.log_softmax(dim=2)
-    score, index = _largest(scores.masked_fill(~allowed, -torch.inf).flatten(1), n)
-    return Spans(beam.gather(1, index.div(size, rounding_mode="floor")), index % size, score)
-
-
 def _largest(scores: Tensor, n: int) -> tuple[Tensor, Tensor]:
     """The n largest of every row and their places, of equal ones the first: topk's choice would depend on n."""
     score, index = scores.sort(dim=1, descending=True, stable=True)
@@ -231,20 +204,17 @@ class WindowPredictions:
     first: NDArray[np.int32]  # int32, shape (W, N): best spans, best first; positions in the window
     last: NDArray[np.int32]  # int32, shape (W, N)
     score: NDArray[np.float32]  # float32, shape (W, N); -inf where there are fewer spans
-    # float32, shape (W,): how much speaks for "no answer"; None of a model that cannot tell
-    no_answer: NDArray[np.float32] | None
-    relative: bool = True  # whether ``no_answer`` is compared with the best score (else with 0)
+    no_answer: NDArray[np.float32]  # float32, shape (W,): the score of "no answer", as of a span
 
     @classmethod
-    def of(cls, window: Tensor, spans: Spans, no_answer: Tensor | None, *, relative: bool = True) -> WindowPredictions:
+    def of(cls, window: Tensor, spans: Spans, no_answer: Tensor) -> WindowPredictions:
         """On the host, from tensors; ``no_answer`` has shape (W,)."""
         return cls(
             window=window.cpu().numpy(),
             first=spans.first.int().cpu().numpy(),
             last=spans.last.int().cpu().numpy(),
             score=spans.score.detach().float().cpu().numpy(),
-            no_answer=None if no_answer is None else no_answer.detach().float().cpu().numpy(),
-            relative=relative,
+            no_answer=no_answer.detach().float().cpu().numpy(),
         )
 
 
@@ -262,7 +232,7 @@ class Candidate:
 class Prediction:
     text: str  # the answer, "" for none
     candidates: tuple[Candidate, ...]  # the best, each text once, best first
-    no_answer_probability: float | None  # None of a model that cannot tell
+    no_answer_probability: float
 
 
 def answer_questions(
@@ -282,11 +252,6 @@ def answer_questions(
     parts = list(parts)
     if not parts:
         return {}
-    if unanswerable and any(part.no_answer is None for part in parts):
-        raise TrueNegError(
-            "found questions that have no answer (SQuAD 2.0) and a joint head that was not trained to say so; expected "
-            "one fine-tuned on SQuAD 2.0, or a linear head"
-        )
     rows = _Rows(features, parts)
     order = np.argsort(rows.window, kind="stable")
     questions = features.window_question[rows.window[order]]
@@ -295,11 +260,9 @@ def answer_questions(
     for begin, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
         question, own = int(questions[begin]), order[begin:end]
         context = features.contexts[features.question_context[question]]
-        candidates, probability = _candidates(rows, own, context, n_best), None
-        if rows.no_answer is not None:
-            best = candidates[0].score if candidates and rows.relative else 0.0
-            probability = _sigmoid(float(rows.no_answer[own].min()) - best)
-        silent = not candidates or (unanswerable and probability is not None and probability > threshold)
+        candidates = _candidates(rows, own, context, n_best)
+        probability = _sigmoid(float(rows.no_answer[own].min()) - (candidates[0].score if candidates else 0.0))
+        silent = not candidates or (unanswerable and probability > threshold)
         text = "" if silent else candidates[0].text
         predictions[features.ids[question]] = Prediction(text, candidates, probability)
     return predictions
@@ -323,9 +286,7 @@ class _Rows:
         # A place of score -inf may be any position: of the question, or of the batch's padding.
         self.begin = spans[(token + first).clip(0, len(spans) - 1), 0] if spans.size else first
         self.end = spans[(token + last).clip(0, len(spans) - 1), 1] if spans.size else last
-        known = [part.no_answer for part in parts if part.no_answer is not None]
-        self.no_answer = np.concatenate(known) if len(known) == len(parts) else None
-        self.relative = parts[0].relative
+        self.no_answer = np.concatenate([part.no_answer for part in parts])
 
 
 def _widen(array: NDArray[Any], width: int, value: float) -> NDArray[Any]:

@@ -9,8 +9,6 @@ from ..errors import TrueNegError
 from ..options import option
 from .options import FinetuningOptions, PredictOptions
 
-HEADS = ("linear", "joint")
-
 
 @dataclass(frozen=True, kw_only=True)
 class WindowSettings:
@@ -46,7 +44,6 @@ class TrainSquadOptions(FinetuningOptions):
     weight_decay: float = option(0.01, "decoupled", ge=0)
     epochs: int = option(2, "over the windows", ge=1)
     batch_size: int = option(32, "windows per update", ge=1)
-    head: str = option("linear", "linear as in BERT and Hugging Face, or joint as in ELECTRA", choices=HEADS)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -135,11 +135,10 @@ def check(options: TrainSquadOptions) -> SquadRun:
             **{name: info[name] for name in _WINDOW_SETTINGS},
             "seed": options.seed,
             **settings,
-            "head": options.head,
             "precision": options.precision,
         },
         task_flags=[
-            *("--task", "squad", "--criterion", "squad", "--squad-head", options.head),
+            *("--task", "squad", "--criterion", "squad"),
             *electra_flags(lr=settings["lr"], layer_lr_decay=settings["layer_lr_decay"], warmup_ratio=_WARMUP_RATIO),
             *("--weight-decay", options.weight_decay, "--clip-norm", _CLIP_NORM),
             *("--batch-size", options.batch_size),
@@ -215,7 +214,7 @@ class Answerer(NamedTuple):
             for begin in Progress(range(0, len(order), batch_size), desc="batches", unit=""):
                 sample = dataset.collater(order[begin : begin + batch_size].tolist())
                 sample = utils.apply_to_sample(lambda tensor: tensor.to(self.device), sample)
-                parts.append(decode(answer_logits(self.model, sample, None), sample, n=N_BEST))
+                parts.append(decode(answer_logits(self.model, sample), sample, n=N_BEST))
         return answer_questions(features, parts, unanswerable=self.task.unanswerable, threshold=threshold)
 
 
@@ -237,8 +236,7 @@ def predict_file(options: PredictSquadOptions) -> int:
     features, _ = build_features(questions, vocabulary, settings, training=False, name=options.data.stem)
     predictions = answerer.predict(features, batch_size=options.batch_size, threshold=options.threshold)
     if options.na_prob_file:  # in the official format of SQuAD 2.0
-        # A joint head of SQuAD 1.1 answers each question.
-        probabilities = {name: prediction.no_answer_probability or 0.0 for name, prediction in predictions.items()}
+        probabilities = {name: prediction.no_answer_probability for name, prediction in predictions.items()}
         _write_json(probabilities, options.na_prob_file)
     _write_json(_texts(predictions), options.output)
     return len(predictions)

@@ -28,23 +28,18 @@ from ..errors import TrueNegError, one_line_errors
 from ..models.checkpoints import check_fingerprint
 from ..models.heads import AnswerLogits
 from ..objectives.rates import BITS, Rate
-from ..options import check, option
 from ..vocabulary import MASK_SYMBOL
 from .run import read_info
 from .squad_features import (
-    Spans,
     SquadFeatures,
     WindowPredictions,
     answer_questions,
     best_spans,
-    best_spans_of_beam,
     score_answers,
 )
-from .squad_options import HEADS
 from .squad_score import exact_match_and_f1
 from .validation import WholeValidation
 
-ANSWERABILITY_WEIGHT = 0.5
 _RATES = (Rate("accuracy", "correct", "sample_size", scale=100.0),)
 
 logger = logging.getLogger(__name__)
@@ -55,11 +50,6 @@ class SquadTaskConfig(FairseqDataclass):
     """Options of the task; every field is a flag of fairseq-train and a key of hydra's ``task`` group."""
 
     data: str = field(default=MISSING, metadata={"help": "folder of features, made by 'truneg data prepare-squad'"})
-    squad_head: str = option(
-        "linear",
-        "linear (start and end independently, as in BERT) or joint (the end given the start, as in ELECTRA)",
-        choices=HEADS,
-    )
     seed: int = II("common.seed")
 
 
@@ -86,7 +76,6 @@ class SquadTask(WholeValidation):
     def setup_task(cls, cfg: SquadTaskConfig, from_checkpoint: bool = False, **kwargs: Any) -> "SquadTask":
         """Loads the dictionary; for a checkpoint's own data or, with ``from_checkpoint``, for others of its kind."""
         with one_line_errors():
-            check(SquadTaskConfig(squad_head=cfg.squad_head))
             info = read_info(Path(cfg.data))
         dictionary = Dictionary.load(str(Path(cfg.data) / "dict.txt"))
         dictionary.add_symbol(MASK_SYMBOL)
@@ -125,7 +114,7 @@ class SquadTask(WholeValidation):
                     f"{self.cfg.data}: has windows of {self.info['max_length']} tokens, the model has "
                     f"{model.max_positions()} positions; prepare the data with --max-length {model.max_positions()}"
                 )
-        model.register_question_answering_head(joint=self.cfg.squad_head == "joint", answerability=self.unanswerable)
+        model.register_question_answering_head()
         return model
 
     def max_positions(self) -> int:
@@ -281,8 +270,6 @@ class SquadDataset(FairseqDataset):
 class SquadCriterion(FairseqCriterion):
     """The mean of the cross-entropies of start and end, each over ``<s>`` (no answer) and the window's context.
 
-    A joint head for SQuAD 2.0 adds half the cross-entropy of "this window has no answer", as ELECTRA does.
-
     Logged: ``loss`` (in bits a window), ``accuracy`` (% of the windows whose start and end are both the most likely
     ones); the task adds ``exact_match`` and ``f1`` of the questions (%), in validation.
     """
@@ -290,7 +277,7 @@ class SquadCriterion(FairseqCriterion):
     def __init__(self, cfg: FairseqDataclass, task: Any) -> None:
         super().__init__(task)
         with one_line_errors():
-            if not hasattr(task.cfg, "squad_head"):
+            if not isinstance(task, SquadTask):
                 name = getattr(task.cfg, "_name", None) or type(task).__name__
                 raise TrueNegError(f"--criterion squad: found --task {name}, expected --task squad")
         explain_nan(task, self)
@@ -300,16 +287,10 @@ class SquadCriterion(FairseqCriterion):
 
         In evaluation that has the best answer of every window too.
         """
-        logits = answer_logits(model, sample, sample["target"][:, 0])
-        assert logits.ends is not None
+        logits = answer_logits(model, sample)
         start, end = sample["target"].unbind(1)
         loss = F.cross_entropy(logits.starts, start, reduction="sum")
         loss = (loss + F.cross_entropy(logits.ends, end, reduction="sum")) / 2
-        if logits.unanswerable is not None:
-            absent = start.eq(0).float()
-            loss = loss + ANSWERABILITY_WEIGHT * F.binary_cross_entropy_with_logits(
-                logits.unanswerable, absent, reduction="sum"
-            )
         size = len(start)
         correct = logits.starts.argmax(1).eq(start) & logits.ends.argmax(1).eq(end)
         log: dict[str, Any] = {
@@ -335,21 +316,15 @@ class SquadCriterion(FairseqCriterion):
         log_rates(logging_outputs, _RATES)
 
 
-def answer_logits(model: Any, sample: dict[str, Any], starts: Tensor | None) -> AnswerLogits:
+def answer_logits(model: Any, sample: dict[str, Any]) -> AnswerLogits:
     """A model's logits for a batch; answers may stand in the context and, for "none", at ``<s>``."""
     allowed = sample["context"].clone()
     allowed[:, 0] = True
-    logits: AnswerLogits = model(**sample["net_input"], answers_allowed=allowed, answer_starts=starts)[0]
+    logits: AnswerLogits = model(**sample["net_input"], answers_allowed=allowed)[0]
     return logits
 
 
 def decode(logits: AnswerLogits, sample: dict[str, Any], n: int = 1) -> WindowPredictions:
     """The n best answers of every window of a batch."""
-    places = (sample["begins"], sample["context"])
-    spans: Spans
-    if logits.beam is not None and logits.beam_ends is not None:
-        spans = best_spans_of_beam(logits.starts, logits.beam, logits.beam_ends, *places, n=n)
-        return WindowPredictions.of(sample["id"], spans, logits.unanswerable, relative=False)
-    assert logits.ends is not None
-    spans = best_spans(logits.starts, logits.ends, *places, n=n)
+    spans = best_spans(logits.starts, logits.ends, sample["begins"], sample["context"], n=n)
     return WindowPredictions.of(sample["id"], spans, logits.starts[:, 0] + logits.ends[:, 0])

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from ..errors import TrueNegError, one_line_errors
 from ..optim import tag_parameters
 from .encoder import SentenceEncoder, set_layer_norm_eps
-from .heads import JointQuestionAnsweringHead, LmHead, PooledClassificationHead, QuestionAnsweringHead
+from .heads import LmHead, PooledClassificationHead, QuestionAnsweringHead
 from .hub_interface import BertHubInterface, load
 
 logger = logging.getLogger(__name__)
@@ -111,7 +111,7 @@ class BertModel(RobertaModel):
 
     def __init__(self, args: Any, encoder: BertEncoder) -> None:
         super().__init__(args, encoder)
-        self.question_answering_head: QuestionAnsweringHead | JointQuestionAnsweringHead | None = None
+        self.question_answering_head: QuestionAnsweringHead | None = None
         tag_parameters(self)
 
     @classmethod
@@ -167,17 +167,9 @@ class BertModel(RobertaModel):
             hidden, inner_dim or hidden, classes, args.pooler_activation_fn, args.pooler_dropout
         )
 
-    def register_question_answering_head(self, joint: bool = False, answerability: bool = False) -> None:
-        """Adds the head of question answering in the place of the masked-LM head: linear as in BERT, or joint as in
-        ELECTRA, which with ``answerability`` has a logit for SQuAD 2.0.
-        """
-        hidden = self.args.encoder_embed_dim
-        head = (
-            JointQuestionAnsweringHead(hidden, self.args.activation_fn, answerability)
-            if joint
-            else QuestionAnsweringHead(hidden)
-        )
-        self.question_answering_head = head.apply(init_bert_params)
+    def register_question_answering_head(self) -> None:
+        """Adds the head of question answering in the place of the masked-LM head."""
+        self.question_answering_head = QuestionAnsweringHead(self.args.encoder_embed_dim).apply(init_bert_params)
         self.encoder.lm_head = None
         tag_parameters(self)
 
@@ -189,19 +181,18 @@ class BertModel(RobertaModel):
         classification_head_name: str | None = None,
         *,
         answers_allowed: Tensor | None = None,
-        answer_starts: Tensor | None = None,
         **kwargs: Any,
     ) -> tuple[Any, dict[str, Any]]:
         """As fairseq's RobertaModel, or with ``answers_allowed`` the answers to questions: :class:`.AnswerLogits`.
 
-        ``answers_allowed``, bool, shape (B, T), is where an answer may begin or end; ``answer_starts``, int64, shape
-        (B,), are the true starts, for the joint head in training. See :class:`BertEncoder` for the other arguments.
+        ``answers_allowed``, bool, shape (B, T), is where an answer may begin or end. See :class:`BertEncoder` for the
+        other arguments.
         """
         if answers_allowed is None:
             return super().forward(src_tokens, features_only, return_all_hiddens, classification_head_name, **kwargs)
         assert self.question_answering_head is not None
         features, extra = super().forward(src_tokens, True, return_all_hiddens, **kwargs)
-        return self.question_answering_head(features, answers_allowed, answer_starts), extra
+        return self.question_answering_head(features, answers_allowed), extra
 
     def set_num_updates(self, num_updates: int) -> None:
         """Does nothing: no module here depends on the update number, and fairseq's version visits all of them."""

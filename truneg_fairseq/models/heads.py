@@ -81,10 +81,7 @@ class AnswerLogits(NamedTuple):
     """Where answers begin and end, in windows of T positions; fp32, -inf where no answer may stand."""
 
     starts: Tensor  # shape (B, T)
-    ends: Tensor | None  # shape (B, T); of the joint head those given the true start, None without it
-    beam: Tensor | None = None  # int64, shape (B, K): the joint head's most likely starts, when it evaluates
-    beam_ends: Tensor | None = None  # shape (B, K, T): the ends given each of them
-    unanswerable: Tensor | None = None  # shape (B,), positive for "no answer", of a joint head for SQuAD 2.0
+    ends: Tensor  # shape (B, T)
 
 
 class QuestionAnsweringHead(nn.Module):
@@ -94,63 +91,7 @@ class QuestionAnsweringHead(nn.Module):
         super().__init__()
         self.out_proj = nn.Linear(hidden, 2)
 
-    def forward(self, features: Tensor, allowed: Tensor, starts: Tensor | None = None) -> AnswerLogits:
+    def forward(self, features: Tensor, allowed: Tensor) -> AnswerLogits:
         """Logits of features of shape (B, T, H); ``allowed``, bool, shape (B, T), is where answers may begin or end."""
         logits = self.out_proj(features).float().masked_fill(~allowed[..., None], -torch.inf)
         return AnswerLogits(*logits.unbind(-1))
-
-
-class JointQuestionAnsweringHead(nn.Module):
-    """The head of ELECTRA: the end is found given the start; for SQuAD 2.0 one logit more says that there is no answer.
-
-    That logit comes from the first token and the average of all tokens, weighted with the probability to be the start.
-    """
-
-    INNER = 512
-    BEAM = 20
-
-    def __init__(self, hidden: int, activation_fn: str, answerability: bool) -> None:
-        super().__init__()
-        self.activation_fn = activation_function(activation_fn)
-        self.start = nn.Linear(hidden, 1)
-        self.end_token = nn.Linear(hidden, self.INNER)
-        self.end_start = nn.Linear(hidden, self.INNER, bias=False)
-        self.end = nn.Linear(self.INNER, 1)
-        self.answerability = (
-            nn.ModuleDict({"dense": nn.Linear(2 * hidden, self.INNER), "out_proj": nn.Linear(self.INNER, 1)})
-            if answerability
-            else None
-        )
-
-    def forward(self, features: Tensor, allowed: Tensor, starts: Tensor | None = None) -> AnswerLogits:
-        """Logits of features of shape (B, T, H); the beam is searched only in evaluation.
-
-        ``allowed``, bool, shape (B, T), is where answers may begin or end; ``starts``, int64, shape (B,), are the true
-        starts.
-        """
-        logits = self.start(features).squeeze(-1).float().masked_fill(~allowed, -torch.inf)
-        tokens = self.end_token(features)
-        ends = None if starts is None else self._ends(features, tokens, allowed, starts)
-        beam = beam_ends = None
-        if not self.training:
-            beam = logits.argsort(dim=1, descending=True, stable=True)[:, : self.BEAM]
-            # One start at a time: all at once would take K times the memory.
-            beam_ends = torch.stack([self._ends(features, tokens, allowed, start) for start in beam.unbind(1)], dim=1)
-        return AnswerLogits(logits, ends, beam, beam_ends, self._unanswerable(features, logits))
-
-    def _ends(self, features: Tensor, tokens: Tensor, allowed: Tensor, starts: Tensor) -> Tensor:
-        """Logits of shape (B, T) given one start a window.
-
-        A dense layer on the two representations side by side is the sum of a layer on each.
-        """
-        start = features[torch.arange(len(starts), device=starts.device), starts]
-        inner = self.activation_fn(tokens + self.end_start(start)[:, None])
-        return self.end(inner).squeeze(-1).float().masked_fill(~allowed, -torch.inf)
-
-    def _unanswerable(self, features: Tensor, logits: Tensor) -> Tensor | None:
-        if self.answerability is None:
-            return None
-        weights = logits.softmax(dim=1).to(features.dtype)
-        average = torch.einsum("bt,bth->bh", weights, features)
-        inner = self.activation_fn(self.answerability["dense"](torch.cat([features[:, 0], average], dim=1)))
-        return self.answerability["out_proj"](inner).squeeze(-1).float()
