@@ -29,7 +29,7 @@ criterions tasks
 results
 convert launch
 finetuning
-robustness evaluation doctor
+robustness evaluation
 report
 experiments
 commands

@@ -8,7 +8,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from fairseq import utils
-from fairseq.tasks.translation import TranslationTask
 from support.precision import assert_close_to_fp32
 from support.trainings import batches, table_of
 from support.translations import loss_and_gradients, translation, write_translations
@@ -148,23 +147,12 @@ def test_no_step_waits_for_the_device(data, flags):
     """Tensors on the device "meta" have shapes only: whatever needs a value on the host is an error there."""
     model, criterion, sample = one_batch(data, *OURS, *flags)
     logits = model(**sample["net_input"])[0].detach().to("meta").requires_grad_()
-    model, criterion = model.to("meta"), criterion.to("meta")
+    model = model.to("meta")  # fairseq moves no criterion where there are several workers, nor in fairseq-validate
     model.decoder.output_projection.weight = model.decoder.embed_tokens.weight  # moving has untied them
     model.forward = lambda **_: (logits, None)  # fairseq's encoder asks the device whether there is padding
     loss, _, _ = criterion(model, utils.move_to_cuda(sample, torch.device("meta")))
     loss.backward()
     assert loss.device.type == logits.grad.device.type == "meta"
-
-
-@pytest.mark.parametrize("step", ["train_step", "valid_step"])
-@pytest.mark.parametrize("flags", [("--hc-weight", 1), ("--corpus-targets", 0.1)])
-def test_a_step_brings_the_criterion_to_the_device_of_the_model(data, flags, step, monkeypatch):
-    """fairseq does not, where there are several workers, nor in fairseq-validate."""
-    monkeypatch.setattr(TranslationTask, step, lambda *_, **__: None)
-    _, task, model, criterion = translation(data, *OURS, *flags)
-    assert {buffer.device.type for buffer in criterion.buffers()} == {"cpu"}
-    getattr(task, step)(None, model.to("meta"), criterion)
-    assert {buffer.device.type for buffer in criterion.buffers()} == {"meta"}
 
 
 def test_soft_targets_by_cosine_in_half_precision(data):

@@ -56,11 +56,11 @@ def make(cfg: Any) -> Any:
 
 
 def trainer_of(data: Path, *arguments: object) -> Any:
-    """fairseq's trainer with what :func:`build` makes."""
-    from fairseq.trainer import Trainer
+    """The trainer with what :func:`build` makes; it saves nothing."""
+    from truneg_fairseq.trainer.trainer import PluginTrainer
 
-    cfg, task, model, criterion = build(data, *arguments)
-    return Trainer(cfg, task, model, criterion), task, model, criterion
+    cfg, task, model, criterion = build(data, "--no-save", *arguments)
+    return PluginTrainer(cfg, task, model, criterion), task, model, criterion
 
 
 def batches(task: Any, count: int, split: str = "train", size: int = 4) -> list[dict]:

@@ -26,7 +26,8 @@ from support.kills import OBJECTIVES, differences, kill_and_compare, state_of
 from support.translations import MODEL, write_translations
 from support.translations import TRAINING as TRANSLATION
 
-from truneg_fairseq import doctor, register
+from truneg_fairseq import register
+from truneg_fairseq.commands import doctor
 from truneg_fairseq.trainer import folder as records
 from truneg_fairseq.trainer.checkpoints import checkpoints_in, choose_start, damage
 from truneg_fairseq.trainer.folder import TRAINING, changes, input_fingerprints, read_series

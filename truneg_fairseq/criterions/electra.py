@@ -1,20 +1,32 @@
 """ELECTRA pre-training with the true-negative objectives."""
 
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import torch
 from fairseq.criterions import register_criterion
-from torch import Tensor
+from torch import Tensor, distributed
 
 from ..errors import TrueNegError, one_line_errors
 from ..objectives import ElectraOptions, EncoderPasses, MaskedPredictions, fill, gather_rows, sample_tokens
 from ..objectives.electra import Replaced, add_discriminator
 from ..objectives.rates import ELECTRA_RATES
-from .masked_lm_true_neg import MaskedLmTrueNeg, MaskedLmTrueNegConfig, encode, log_loss, log_rates
-from .step_random import StepGenerator
-from .task_hooks import before_each_attempt, unwrap
+from .masked_lm_true_neg import (
+    MaskedLmTrueNeg,
+    MaskedLmTrueNegConfig,
+    encode,
+    follow_device,
+    log_loss,
+    log_rates,
+    unwrap,
+)
+
+_STEP, _BATCH = 0x9E3779B97F4A7C15, 0xD1B54A32D192ED03
+_MASK = (1 << 63) - 1
+_VALIDATION = -1
 
 
 @dataclass
@@ -53,13 +65,22 @@ class Electra(MaskedLmTrueNeg):
         super().__init__(cfg, task)
         self.random = StepGenerator()
         self.step_generators = (self.random,)
-        before_each_attempt(self, self.random.begin)
+
+    def train(self, mode: bool = True) -> Any:
+        """As in torch; fairseq's trainer calls it before each attempt at an update, and at no other time.
+
+        An update whose fp16 gradients overflow is attempted again with the next batches, under the same number.
+        """
+        if mode:
+            self.random.begin()
+        return super().train(mode)
 
     def forward(self, model: Any, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, Tensor, dict[str, Any]]:
         """The loss of a batch of electra_pretraining, in one forward pass of an ElectraModel with its generator.
 
         Returns the loss (fp32 scalar, a sum whatever ``reduce``), the sample size (its denominator) and the counts.
         """
+        follow_device(self, sample["target"])
         projected, with_layers = self.projected_positions(sample), self.options.uses_context
         found: list[MaskedPredictions] = []
 
@@ -96,3 +117,42 @@ class Electra(MaskedLmTrueNeg):
         """Sums the counts of all workers and micro-batches; the rates are derived from the sums when shown."""
         log_loss(logging_outputs)
         log_rates(logging_outputs, ELECTRA_RATES)
+
+
+class StepGenerator:
+    """A random generator that starts anew with every batch, so that a resumed run draws what an uncut one draws.
+
+    fairseq's trainer seeds torch before each update with seed + update, the same on all workers. That seed, which the
+    host knows, and the batch's number in the update seed this generator; batches are numbered through the workers, so
+    that n workers draw what one worker with n micro-batches draws. In validation, which fairseq does not seed, every
+    pass draws the same. ``purpose`` tells the draws of two generators apart.
+    """
+
+    def __init__(self, purpose: str = "") -> None:
+        self._purpose = zlib.crc32(purpose.encode())
+        self._generator: torch.Generator | None = None
+        self._step: int | None = None
+        self._micro_batch = 0
+
+    def begin(self) -> None:
+        """Begins an update, also one that is attempted again after an overflow: its batches are numbered from 0."""
+        self._step = None
+
+    def at(self, device: torch.device, training: bool) -> torch.Generator:
+        """The generator for the next batch, of a training or of a validation, for draws on a device.
+
+        During the recording of a CUDA graph it is not seeded: that happens before the recording and before each replay.
+        """
+        if device.type == "cuda" and self._generator is not None and torch.cuda.is_current_stream_capturing():
+            return self._generator
+        step = torch.initial_seed() if training else _VALIDATION
+        self._micro_batch = self._micro_batch + 1 if step == self._step else 0
+        self._step = step
+        rank, workers = 0, 1
+        if distributed.is_available() and distributed.is_initialized():
+            rank, workers = distributed.get_rank(), distributed.get_world_size()
+        if self._generator is None or self._generator.device != device:
+            self._generator = torch.Generator(device)
+        batch = self._micro_batch * workers + rank
+        self._generator.manual_seed((step * _STEP + batch * _BATCH + self._purpose) & _MASK)
+        return self._generator

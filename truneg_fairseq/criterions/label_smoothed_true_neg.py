@@ -26,8 +26,7 @@ from ..objectives import MaskedPredictions, TrueNegativeLoss, TrueNegativeOption
 from ..objectives.loop import build_objective
 from ..objectives.options import GenerationOptions
 from ..objectives.rates import GENERATION_RATES
-from .masked_lm_true_neg import log_rates, with_default
-from .task_hooks import before_each_epoch, follow_device, unwrap
+from .masked_lm_true_neg import follow_device, log_rates, unwrap, with_default
 
 
 @dataclass
@@ -52,8 +51,14 @@ class LabelSmoothedTrueNeg(LabelSmoothedCrossEntropyCriterion):
         with one_line_errors():
             options.check(options.select(LabelSmoothedTrueNegConfig, cfg))
             self.objective = self._build_objective(options.select(TrueNegativeOptions, cfg), task)
-        before_each_epoch(task, _require_logits)
-        follow_device(task, self)
+
+    def check_model(self, model: Any) -> None:
+        """Refuses an adaptive softmax, of which a model gives states that would pass for logits."""
+        if getattr(unwrap(model).decoder, "adaptive_softmax", None) is not None:
+            raise TrueNegError(
+                "--criterion label_smoothed_true_neg: the model has an adaptive softmax; expected one without "
+                "--adaptive-softmax-cutoff"
+            )
 
     def _build_objective(self, chosen: TrueNegativeOptions, task: Any) -> TrueNegativeLoss:
         given = task.cfg or task.args  # language_modeling has the second alone
@@ -81,6 +86,7 @@ class LabelSmoothedTrueNeg(LabelSmoothedCrossEntropyCriterion):
         """The loss of a batch: a sum, its denominator and the counts to log; ``target`` is int64, shape (B, T)."""
         if not (self.changes_loss or self.objective.detector):
             return super().forward(model, sample, reduce)
+        follow_device(self, sample["target"])
         net_output = model(**sample["net_input"])
         judged = self.judge(net_output[0], sample["target"])
         with one_line_errors():
@@ -137,12 +143,3 @@ class LabelSmoothedTrueNeg(LabelSmoothedCrossEntropyCriterion):
         """Stock's metrics, and the rates of what is in use."""
         super().reduce_metrics(logging_outputs)
         log_rates(logging_outputs, GENERATION_RATES)
-
-
-def _require_logits(model: Any) -> None:
-    """Of an adaptive softmax a model gives states, which would pass for logits."""
-    if getattr(unwrap(model).decoder, "adaptive_softmax", None) is not None:
-        raise ValueError(
-            "--criterion label_smoothed_true_neg: the model has an adaptive softmax; expected one without "
-            "--adaptive-softmax-cutoff"
-        )

@@ -17,8 +17,10 @@ import torch
 from fairseq import utils
 from fairseq.criterions import register_criterion
 from fairseq.criterions.masked_lm import MaskedLmConfig, MaskedLmLoss
+from fairseq.distributed import DistributedTimeoutWrapper, LegacyDistributedDataParallel, ModuleProxyWrapper
 from fairseq.logging import metrics
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from .. import options
 from ..data.tokenizer import vocabulary_of
@@ -39,11 +41,10 @@ from ..objectives.build import expected_losses
 from ..objectives.loop import build_objective
 from ..objectives.passes import dropout_off
 from ..objectives.rates import BITS, MASKED_LM_RATES, Rate
-from .nan_guard import explain_nan
-from .step_random import StepGenerator
-from .task_hooks import before_each_epoch, follow_device, masked_lm_of, unwrap
 
 logger = logging.getLogger(__name__)
+
+_WRAPPERS = (DistributedDataParallel, DistributedTimeoutWrapper, LegacyDistributedDataParallel, ModuleProxyWrapper)
 
 
 # fairseq reads the types of the fields: no ``from __future__ import annotations`` here.
@@ -97,8 +98,8 @@ class MaskedLmTrueNeg(MaskedLmLoss):
 
     config: type[Any] = MaskedLmTrueNegConfig
     options_type: ClassVar[type[TrueNegativeOptions]] = TrueNegativeOptions
-    step_generators: Sequence[StepGenerator] = ()
-    """The sources of random numbers beside torch's own generator."""
+    step_generators: Sequence[Any] = ()
+    """The sources of random numbers beside torch's own generator: :class:`~.electra.StepGenerator`."""
 
     def __init__(self, cfg: MaskedLmTrueNegConfig, task: Any) -> None:
         super().__init__(cfg, task)
@@ -107,10 +108,11 @@ class MaskedLmTrueNeg(MaskedLmLoss):
             self.objective = self._build_objective(options.select(self.options_type, cfg), task)
             logger.info("objective: %s", self.options.described())
             logger.info("%s", expected_losses(len(task.source_dictionary), self.objective.corpus))
-            if self.options.sr_word_weight:
-                before_each_epoch(task, self._embeddings)
-            explain_nan(task, self)
-            follow_device(task, self)  # last: what hooks into a step later runs earlier
+
+    def check_model(self, model: Any) -> None:
+        """Refuses a model that the objective cannot train; the trainer asks before it reads the first batch."""
+        if self.options.sr_word_weight:
+            self._embeddings(model)
 
     def _build_objective(self, chosen: TrueNegativeOptions, task: Any) -> TrueNegativeLoss:
         symbols, folder = task.source_dictionary.symbols, Path(task.cfg.data.split(":")[0])
@@ -167,6 +169,7 @@ class MaskedLmTrueNeg(MaskedLmLoss):
 
     def predict(self, model: Any, sample: dict[str, Any]) -> MaskedPredictions:
         """Predicts a batch's masked tokens."""
+        follow_device(self, sample["target"])
         projected = self.projected_positions(sample)
         logits = model(**sample["net_input"], masked_tokens=projected)[0]
         return self.predict_from(logits, sample, projected)
@@ -246,6 +249,28 @@ class MaskedLmWordRegularization(MaskedLmTrueNeg):
 @register_criterion("masked_lm_sr_sent", dataclass=MaskedLmSentenceRegularizationConfig)
 class MaskedLmSentenceRegularization(MaskedLmTrueNeg):
     """Soft regularization at sentence level (Section 5): :class:`MaskedLmTrueNeg` with ``sr_sent_weight`` 1."""
+
+
+def unwrap(model: Any) -> Any:
+    """The model inside the wrappers of data parallelism."""
+    while isinstance(model, _WRAPPERS):
+        model = model.module
+    return model
+
+
+def masked_lm_of(model: Any) -> Any:
+    """The encoder with the prediction head: ELECTRA's generator, or the model's only encoder."""
+    model = unwrap(model)
+    return getattr(model, "generator", None) or model.encoder
+
+
+def follow_device(criterion: nn.Module, batch: Tensor) -> None:
+    """Moves the buffers of a criterion to the device of a batch.
+
+    fairseq's trainer moves a criterion without parameters only where there is one worker, and fairseq-validate never.
+    """
+    if any(buffer.device != batch.device for buffer in criterion.buffers()):
+        criterion.to(batch.device)
 
 
 def encode(

@@ -14,7 +14,7 @@ from torch import Tensor
 from ..errors import TrueNegError
 from ..objectives.acceptance import context_cosine, embedding_cosine
 from ..objectives.options import TABLE, check_detector
-from ..objectives.predictions import MaskedPredictions
+from ..objectives.passes import MaskedPredictions
 from ..synonyms.build import provide_table
 from ..workers import Progress
 from .examples import word_of

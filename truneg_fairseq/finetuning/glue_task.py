@@ -34,7 +34,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..criterions.masked_lm_true_neg import log_rates
-from ..criterions.nan_guard import explain_nan
 from ..errors import TrueNegError, one_line_errors
 from ..objectives.rates import Rate
 from ..options import check, option
@@ -186,7 +185,6 @@ class SentencePredictionMetrics(SentencePredictionCriterion):
     def __init__(self, cfg: CriterionConfig, task: Any) -> None:
         super().__init__(cfg, task)
         self.keep_pred_and_targ = False  # whatever its report_ options say
-        explain_nan(task, self)
 
     def forward(self, model: Any, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, int, dict[str, Any]]:
         """The loss of a batch (fp32 scalar, a sum), the number of examples, and in evaluation their predictions."""

@@ -23,7 +23,6 @@ from omegaconf import II, MISSING
 from torch import Tensor
 
 from ..criterions.masked_lm_true_neg import log_rates
-from ..criterions.nan_guard import explain_nan
 from ..errors import TrueNegError, one_line_errors
 from ..models.checkpoints import check_fingerprint
 from ..models.heads import AnswerLogits
@@ -280,7 +279,6 @@ class SquadCriterion(FairseqCriterion):
             if not isinstance(task, SquadTask):
                 name = getattr(task.cfg, "_name", None) or type(task).__name__
                 raise TrueNegError(f"--criterion squad: found --task {name}, expected --task squad")
-        explain_nan(task, self)
 
     def forward(self, model: Any, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, int, dict[str, Any]]:
         """The loss of a batch (fp32 scalar, a sum over the windows), the number of windows, and what to log.

@@ -9,7 +9,8 @@ from ..vocabulary import vocabulary_of_tokenizer as vocabulary_of
 
 require("transformers", "accelerate", extra="hf")
 
-from .arguments import ElectraArguments, TrueNegativeArguments  # noqa: E402  (after the check of what they need)
+from ..objectives.options import ElectraOptions as ElectraArguments  # noqa: E402  (after the check of what is needed)
+from ..objectives.options import TrueNegativeOptions as TrueNegativeArguments  # noqa: E402
 from .collator import DataCollatorForTrueNegatives  # noqa: E402
 from .electra import ElectraForReplacedTokens, ElectraTrainer  # noqa: E402
 from .trainer import TrueNegativeTrainer  # noqa: E402

@@ -17,11 +17,11 @@ from transformers.models.electra.modeling_electra import ElectraPreTrainedModel
 
 from ..objectives import EncoderPasses, MaskedPredictions, Outcome, UpdateSize, fill, gather_rows, sample_tokens
 from ..objectives.electra import Replaced, add_discriminator
+from ..objectives.options import ElectraOptions
 from ..objectives.rates import BITS, ELECTRA_RATES
-from .arguments import ElectraArguments
 from .collator import seeded
-from .trainer import TrueNegativeTrainer, encode, masked_positions
-from .wrappers import embeddings_in_use, unwrap
+from .projection import embeddings_in_use, encode, masked_positions, unwrap
+from .trainer import TrueNegativeTrainer
 
 _SHARED = ("embedding_size", "vocab_size", "max_position_embeddings", "type_vocab_size", "tie_word_embeddings")
 _OWN = (
@@ -127,7 +127,7 @@ class ElectraTrainer(TrueNegativeTrainer):
     Logged are the criterion's rates; ``plain_loss`` and ``eval_loss`` are L_mlm + 50 L_disc, uncorrected.
     """
 
-    settings: ElectraArguments
+    settings: ElectraOptions
     plain_loss = "plain_loss"
     rates = tuple(
         rate._replace(scale=1.0) if rate.scale == BITS else rate for rate in ELECTRA_RATES if rate.name != "objective"
@@ -141,7 +141,7 @@ class ElectraTrainer(TrueNegativeTrainer):
     def check_model(self) -> None:
         """Refuses another model."""
         model = unwrap(self.model)
-        if not isinstance(model, ElectraForReplacedTokens) or not isinstance(self.settings, ElectraArguments):
+        if not isinstance(model, ElectraForReplacedTokens) or not isinstance(self.settings, ElectraOptions):
             found = f"{type(model).__name__} with {type(self.settings).__name__}"
             raise TypeError(f"found {found}, expected ElectraForReplacedTokens with ElectraArguments")
 

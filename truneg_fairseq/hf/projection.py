@@ -1,4 +1,6 @@
-"""The vocabulary projection of transformers' masked LMs at the masked positions only."""
+"""transformers' masked LMs: what wraps them, their embeddings and hidden states, and the vocabulary projection at the
+masked positions only.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 logger = logging.getLogger(__name__)
+
+NOT_MASKED = -100
+"""The label of a token that is not predicted."""
+
+_INNER = ("_orig_mod", "module", "_fsdp_wrapped_module", "base_model", "model")
+"""The submodule of a compiled model, of DDP, of FSDP, of a PEFT model, and of its adapters."""
 
 # By type of the configuration, the first module of the head: it and all that follow work on each position alone.
 _HEADS: dict[str, tuple[str, ...]] = {
@@ -79,3 +89,70 @@ def _head(model: Any) -> nn.Module | None:
 def select_rows(logits: Tensor, positions: Tensor) -> Tensor:
     """The logits at positions, shape (N, V): of shape (B, T, V), or of :meth:`MaskedProjection.at` already."""
     return logits if logits.dim() == 2 else logits.flatten(0, 1).index_select(0, positions)
+
+
+def unwrap(model: Any) -> Any:
+    """The model of transformers inside its wrappers, in any order of them; itself without any."""
+    while not issubclass(type(model), PreTrainedModel):
+        parts = getattr(model, "_modules", {})
+        name = next((name for name in _INNER if name in parts), None)
+        if name is None:
+            return model
+        model = parts[name]
+    return model
+
+
+def embeddings_in_use(model: Any) -> Tensor:
+    """The input embeddings of a model, shape (V, E), with what an adapter adds to them."""
+    part = unwrap(model).get_input_embeddings()
+    if isinstance(part, nn.Embedding):
+        return part.weight
+    embeddings: Tensor = part(torch.arange(len(part.weight), device=part.weight.device))
+    return embeddings
+
+
+@contextmanager
+def weights_kept(model: nn.Module, are_cast: bool) -> Iterator[None]:
+    """Gives a model the weights and buffers back that Trainer casts in place to evaluate in half precision."""
+    parts = [*model.modules()] if are_cast else []
+    parameters = [(each, each.data) for part in parts for each in part.parameters(recurse=False)]
+    buffers = [(part, dict(part._buffers)) for part in parts]
+    try:
+        yield
+    finally:
+        for parameter, data in parameters:
+            parameter.data = data
+        for part, kept in buffers:
+            part._buffers.update(kept)
+
+
+def is_tied(model: Any) -> bool:
+    head, words = model.get_output_embeddings(), model.get_input_embeddings()
+    if head is None or head.weight is words.weight:
+        return head is not None
+    # An adapter that trains some tokens adds them up anew each time.
+    return bool(model.config.tie_word_embeddings and torch.equal(head.weight, words.weight))
+
+
+def masked_positions(labels: Tensor) -> Tensor:
+    """Where a token is predicted, int64, shape (N,), indices into the flattened (B, T); a host-device sync."""
+    return labels.reshape(-1).ne(NOT_MASKED).nonzero().squeeze(1)
+
+
+def positions_of(model: Any, original: Tensor) -> dict[str, Tensor]:
+    """The positions of the original tokens, where a model (RoBERTa and its kin) numbers what is not padding.
+
+    A padding token that was predicted is a wrong word like others, and no padding.
+    """
+    embeddings = getattr(getattr(model.base_model, "embeddings", None), "position_embeddings", None)
+    padding = getattr(embeddings, "padding_idx", None)
+    if padding is None:
+        return {}
+    real = original.ne(padding).long()
+    return {"position_ids": real.cumsum(1) * real + padding}
+
+
+def encode(encoder: nn.Module, inputs: dict[str, Any], with_layers: bool) -> tuple[Tensor, ...]:
+    """The hidden states of an encoder's every layer, or of the last alone, shape (B, T, H) each."""
+    output = encoder(**inputs, output_hidden_states=with_layers)
+    return tuple(output.hidden_states[1:]) if with_layers else (output[0],)  # the first are the embeddings

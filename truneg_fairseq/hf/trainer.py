@@ -21,20 +21,33 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_N
 from transformers.trainer_utils import default_compute_objective, get_last_checkpoint
 
 from ..errors import TrueNegError
-from ..objectives import EncoderPasses, MaskedPredictions, Outcome, TrueNegativeLoss, UpdateSize
+from ..objectives import (
+    EncoderPasses,
+    MaskedPredictions,
+    Outcome,
+    TrueNegativeLoss,
+    TrueNegativeOptions,
+    UpdateSize,
+)
 from ..objectives.build import parts_for_tokenizer
 from ..objectives.passes import dropout_off
 from ..objectives.rates import CORRECTION_RATES, Rate
-from .arguments import TrueNegativeArguments
 from .collator import DataCollatorForTrueNegatives
-from .projection import MaskedProjection, select_rows
+from .projection import (
+    NOT_MASKED,
+    MaskedProjection,
+    embeddings_in_use,
+    encode,
+    is_tied,
+    masked_positions,
+    positions_of,
+    select_rows,
+    unwrap,
+    weights_kept,
+)
 from .record import differences, read_record, record_of, write_record
-from .wrappers import embeddings_in_use, unwrap
 
 logger = logging.getLogger(__name__)
-
-NOT_MASKED = -100
-"""The label of a token that is not predicted."""
 
 _EXPECTED_LABELS = (
     "expected the original tokens at masked positions and -100 elsewhere, as DataCollatorForLanguageModeling gives "
@@ -78,11 +91,11 @@ class TrueNegativeTrainer(Trainer):
         model: Any = None,
         args: Any = None,
         *,
-        true_negatives: TrueNegativeArguments | None = None,
+        true_negatives: TrueNegativeOptions | None = None,
         **others: Any,
     ) -> None:
         super().__init__(model, args, **others)
-        self.settings = true_negatives or TrueNegativeArguments()
+        self.settings = true_negatives or TrueNegativeOptions()
         self.settings.check()
         self._check_arguments()
         self.check_model()
@@ -151,7 +164,7 @@ class TrueNegativeTrainer(Trainer):
                 f"--sr-word-weight {weight}: has no effect on input embeddings that are not trained (frozen, or beside "
                 "adapters); expected embeddings that are trained, or --sr-word-weight 0"
             )
-        if weight and not _is_tied(model):
+        if weight and not is_tied(model):
             raise TrueNegError(
                 f"--sr-word-weight {weight}: {name} does not tie its MLM head to the input embeddings; expected tied "
                 "embeddings (the config's tie_word_embeddings), or --sr-word-weight 0"
@@ -253,7 +266,7 @@ class TrueNegativeTrainer(Trainer):
         settings, with_layers = self.settings, self.settings.uses_context
 
         def read(tokens: Tensor, gradient: bool, dropout: bool) -> tuple[Tensor, ...]:
-            given = {**_positions(model, predicted.original), **inputs, "input_ids": tokens}
+            given = {**positions_of(model, predicted.original), **inputs, "input_ids": tokens}
             with self._pass(model, gradient, dropout):
                 return encode(model.base_model, given, with_layers)
 
@@ -380,7 +393,7 @@ class TrueNegativeTrainer(Trainer):
 
         self.compute_metrics = compute and noted
         try:
-            with _weights_kept(self.model, self.args.fp16_full_eval or self.args.bf16_full_eval):
+            with weights_kept(self.model, self.args.fp16_full_eval or self.args.bf16_full_eval):
                 output = super().evaluation_loop(
                     dataloader, description, prediction_loss_only, ignore_keys, metric_key_prefix
                 )
@@ -421,55 +434,8 @@ class _ForgetCounts(TrainerCallback):
         self._trainer._counts[True], self._trainer._update_tokens = {}, None
 
 
-@contextmanager
-def _weights_kept(model: nn.Module, are_cast: bool) -> Iterator[None]:
-    """Gives a model the weights and buffers back that Trainer casts in place to evaluate in half precision."""
-    parts = [*model.modules()] if are_cast else []
-    parameters = [(each, each.data) for part in parts for each in part.parameters(recurse=False)]
-    buffers = [(part, dict(part._buffers)) for part in parts]
-    try:
-        yield
-    finally:
-        for parameter, data in parameters:
-            parameter.data = data
-        for part, kept in buffers:
-            part._buffers.update(kept)
-
-
-def _is_tied(model: Any) -> bool:
-    head, words = model.get_output_embeddings(), model.get_input_embeddings()
-    if head is None or head.weight is words.weight:
-        return head is not None
-    # An adapter that trains some tokens adds them up anew each time.
-    return bool(model.config.tie_word_embeddings and torch.equal(head.weight, words.weight))
-
-
 def _labels_of(inputs: Mapping[str, Any]) -> Tensor:
     if "labels" not in inputs:
         raise ValueError(f"labels: found none in a batch, {_EXPECTED_LABELS}")
     labels: Tensor = inputs["labels"]
     return labels
-
-
-def masked_positions(labels: Tensor) -> Tensor:
-    """Where a token is predicted, int64, shape (N,), indices into the flattened (B, T); a host-device sync."""
-    return labels.reshape(-1).ne(NOT_MASKED).nonzero().squeeze(1)
-
-
-def _positions(model: Any, original: Tensor) -> dict[str, Tensor]:
-    """The positions of the original tokens, where a model (RoBERTa and its kin) numbers what is not padding.
-
-    A padding token that was predicted is a wrong word like others, and no padding.
-    """
-    embeddings = getattr(getattr(model.base_model, "embeddings", None), "position_embeddings", None)
-    padding = getattr(embeddings, "padding_idx", None)
-    if padding is None:
-        return {}
-    real = original.ne(padding).long()
-    return {"position_ids": real.cumsum(1) * real + padding}
-
-
-def encode(encoder: nn.Module, inputs: dict[str, Any], with_layers: bool) -> tuple[Tensor, ...]:
-    """The hidden states of an encoder's every layer, or of the last alone, shape (B, T, H) each."""
-    output = encoder(**inputs, output_hidden_states=with_layers)
-    return tuple(output.hidden_states[1:]) if with_layers else (output[0],)  # the first are the embeddings

@@ -26,7 +26,7 @@ from ..errors import TrueNegError, one_line_errors
 from ..optim import tag_parameters
 from .encoder import SentenceEncoder, set_layer_norm_eps
 from .heads import LmHead, PooledClassificationHead, QuestionAnsweringHead
-from .hub_interface import BertHubInterface, load
+from .loading import BertHubInterface, load
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from ..optim import tag_parameters
 from .bert import BertEncoder, BertModel, bert_architecture, register_sizes, set_defaults
 from .encoder import layer_states
 from .heads import DiscriminatorHead, LinearClassificationHead
-from .hub_interface import ElectraHubInterface
+from .loading import ElectraHubInterface
 
 
 class ReplacedTokens(NamedTuple):

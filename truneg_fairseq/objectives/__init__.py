@@ -6,8 +6,7 @@ from .false_negatives import BlockedPairs, Detector, corrected_predictions, pair
 from .loop import TrueNegativeLoss
 from .loss import Objective, Outcome, UpdateSize
 from .options import ElectraOptions, TrueNegativeOptions
-from .passes import EncoderPasses, Passes
-from .predictions import MaskedPredictions, fill, gather_rows
+from .passes import EncoderPasses, MaskedPredictions, Passes, fill, gather_rows
 from .soft_targets import SynonymLists
 
 __all__ = [

@@ -18,7 +18,7 @@ from .acceptance import model_of
 from .corpus_targets import CorpusTargets
 from .false_negatives import BlockedPairs, Detector, pair_keys
 from .options import TABLE, TrueNegativeOptions
-from .predictions import MaskedPredictions, fill, gather_rows
+from .passes import MaskedPredictions, fill, gather_rows
 from .rates import BITS
 from .soft_targets import SynonymLists
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .predictions import MaskedPredictions
+from .passes import MaskedPredictions
 from .soft_targets import SoftTargets
 
 _LAST_KEY = torch.iinfo(torch.int64).max

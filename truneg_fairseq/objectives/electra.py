@@ -11,8 +11,7 @@ from torch import Tensor
 
 from .loss import Objective, Outcome, UpdateSize, scaled_mean
 from .options import ElectraOptions
-from .passes import Passes
-from .predictions import MaskedPredictions
+from .passes import MaskedPredictions, Passes
 
 _BLOCK = 256
 

@@ -17,8 +17,7 @@ from torch import Tensor, nn
 
 from .acceptance import AcceptanceModel, context_cosine, embedding_cosine
 from .options import TABLE
-from .passes import Passes
-from .predictions import MaskedPredictions, gather_rows
+from .passes import MaskedPredictions, Passes, gather_rows
 
 ID_BITS = 32
 _LAST_KEY = torch.iinfo(torch.int64).max

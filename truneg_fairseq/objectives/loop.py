@@ -13,8 +13,7 @@ from ..errors import TrueNegError
 from .build import build_parts, parts_for_dictionary, parts_for_tokenizer
 from .loss import IGNORED, Objective, UpdateSize
 from .options import TrueNegativeOptions
-from .passes import EncoderPasses, Passes, dropout_off, full_precision
-from .predictions import MaskedPredictions
+from .passes import EncoderPasses, MaskedPredictions, Passes, dropout_off, full_precision
 from .rates import TRAINER_RATES
 
 

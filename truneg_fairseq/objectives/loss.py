@@ -18,8 +18,7 @@ from ..vocabulary import WordBoundaries
 from .corpus_targets import CorpusTargets
 from .false_negatives import Acceptance, Detector
 from .options import TrueNegativeOptions
-from .passes import Passes, full_precision
-from .predictions import MaskedPredictions, count_rows, original_tokens
+from .passes import MaskedPredictions, Passes, count_rows, full_precision, original_tokens
 from .soft_targets import (
     SoftTargets,
     SynonymLists,

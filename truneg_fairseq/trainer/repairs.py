@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from fairseq.data import LRUCacheDataset, MaskTokensDataset
 from torch import Tensor
 
 from ..errors import TrueNegError
@@ -36,7 +37,7 @@ def apply() -> None:
     import numpy as np
     from fairseq.tasks import masked_lm, translation_from_pretrained_bart
 
-    from . import launch, masks, trainer
+    from . import launch, trainer
 
     if not hasattr(np, "compat"):  # recent numpy has none; --sample-break-mode eos uses numpy.compat.long
         np.compat = types.SimpleNamespace(long=np.int64)  # type: ignore[attr-defined]
@@ -46,7 +47,7 @@ def apply() -> None:
     launch.wrap_models_on_cpu()
     trainer.copy_at_once()
     trainer.write_metrics()
-    masked_lm.MaskTokensDataset = masks.EpochAwareMaskTokensDataset
+    masked_lm.MaskTokensDataset = EpochAwareMaskTokensDataset
     # It reads the name that tasks gave their options before hydra.
     translation_from_pretrained_bart.TranslationFromPretrainedBARTTask.args = property(lambda task: task.cfg)
     save_fp32_copies()
@@ -84,6 +85,33 @@ def _allow_checkpoint_classes() -> None:
             *(typing.Any, defaultdict, list, dict, int, _TensorPlaceholder),
         ]
     )
+
+
+class EpochAwareMaskTokensDataset(MaskTokensDataset):
+    """Keeps the epoch in shared memory, where the reading processes see it.
+
+    ``masked_lm`` keeps the processes that read data for all epochs and tells them of none. With ``--num-workers`` 1 or
+    more every epoch has the masks of the epoch in which they were started, and a run that resumes in epoch 3 continues
+    with other masks than it would have had. Items that were read last also stay in a cache that knows no epoch.
+    """
+
+    @classmethod
+    def apply_mask(cls, dataset: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        """Source and target. Stock wraps both in a cache by index; the masking has one by seed, epoch and index."""
+        dataset = LRUCacheDataset(dataset)
+        source = cls(dataset, *args, **kwargs, return_masked_tokens=False)
+        return source, cls(dataset, *args, **kwargs, return_masked_tokens=True)
+
+    @property
+    def epoch(self) -> int:
+        """Counts from 1."""
+        return int(self._epoch)
+
+    @epoch.setter
+    def epoch(self, epoch: int) -> None:
+        if not hasattr(self, "_epoch"):
+            self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
+        self._epoch.fill_(epoch)
 
 
 _COPIES = "fp32_parameters"  # of an optimizer's state, beside the wrapped optimizer's own

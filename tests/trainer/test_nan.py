@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import torch
 
-from truneg_fairseq.criterions.nan_guard import _first_broken
-from truneg_fairseq.criterions.step_random import StepGenerator
+from truneg_fairseq.criterions.electra import StepGenerator
+from truneg_fairseq.trainer.trainer import first_broken
 
 
 def test_the_repeated_step_draws_the_same_numbers():
@@ -15,16 +13,21 @@ def test_the_repeated_step_draws_the_same_numbers():
     generator, drawn = StepGenerator(), []
     model = torch.nn.Linear(1, 1)
 
-    def forward(model, batch):
+    def step(model, batch):
         drawn.append(float(torch.rand(1, generator=generator.at(torch.device("cpu"), training=True))))
         return model(batch).sum(), 1, {}
 
-    criterion = SimpleNamespace(step_generators=(generator,))
+    class Criterion(torch.nn.Module):
+        forward = staticmethod(step)
+
+        def train(self, mode=True):  # as Electra's
+            generator.begin()
+            return super().train(mode)
+
     batches = [torch.ones(2, 1)] * 2
     generator.begin()
     for batch in batches:
-        forward(model, batch)
-    repeat = type("Criterion", (), {"__call__": lambda self, *given: forward(*given), **vars(criterion)})()
-    assert "nothing in this worker's batches" in _first_broken(batches, model, repeat)
+        step(model, batch)
+    assert "nothing in this worker's batches" in first_broken(batches, model, Criterion())
     assert drawn[:2] == drawn[2:]
     assert drawn[0] != drawn[1]
