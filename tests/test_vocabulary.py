@@ -125,10 +125,13 @@ def test_subword_nmt_marks_the_piece_that_is_unfinished():
     """As fastBPE does: "prim@@ ary main" is two words, and only the second one is whole in one token."""
     vocabulary = Vocabulary.from_symbols([*SPECIALS, "prim@@", "ary", "main", "@@"])
     boundaries = WordBoundaries(torch.from_numpy(vocabulary.continues), torch.from_numpy(vocabulary.unfinished))
-    tokens = torch.tensor([[0, 4, 5, 6, 2], [4, 4, 5, 6, 6]])
+    tokens = torch.tensor([[0, 4, 5, 6, 2], [4, 4, 5, 6, 6], [0, 6, 6, 6, 2], [0, 6, 6, 6, 6], [5, 6, 6, 6, 6]])
     assert boundaries.whole(tokens).tolist() == [
         [True, False, False, True, True],
         [False, False, False, True, True],
+        [True, True, True, True, True],
+        [False, False, True, True, True],  # cut from a text: what is before the first token is not known
+        [False, True, True, True, True],
     ]
     assert [word_of(token, vocabulary) for token in (4, 5, 6)] == ["prim@@", "ary", "main"]
     assert join_tokens(vocabulary.symbols[4:7], "subword-nmt") == "primary main"

@@ -32,8 +32,8 @@ FIRST_SYMBOLS = ("<s>", "<pad>", "</s>", UNKNOWN_SYMBOL)
 """The special symbols that every fairseq dictionary begins with; <mask> comes last."""
 LANGUAGE_TAG = re.compile(r"\[[a-z]{2,3}(_[A-Z]{2})?\]")  # added by fairseq's multilingual tasks: [de_DE]
 SPECIAL_SYMBOLS = frozenset({*FIRST_SYMBOLS, MASK_SYMBOL})
-BOS, EOS, UNKNOWN = (FIRST_SYMBOLS.index(symbol) for symbol in ("<s>", "</s>", UNKNOWN_SYMBOL))
-"""The ids of ``<s>``, ``</s>`` and ``<unk>`` in every fairseq dictionary."""
+BOS, PAD, EOS, UNKNOWN = range(len(FIRST_SYMBOLS))
+"""The ids of these symbols in every fairseq dictionary."""
 
 TOKENIZATIONS = ("wordpiece", "sentencepiece", "gpt2", "subword-nmt", "words")
 """The tokenizations whose whole words are understood."""
@@ -282,8 +282,9 @@ class WordBoundaries(NamedTuple):
     def whole(self, tokens: Any) -> Any:
         """Which tokens are whole words, judged on the original sequence (footnote 5).
 
-        Whether the word of a last token goes on is not known: it is none. In a sequence that ends with ``</s>`` or
-        padding this concerns no word.
+        Whether the word of a last token goes on is not known: it is none. With subword-nmt it is not known either
+        whether a first token begins a word, after ``<s>`` too. Neither concerns a sequence that ends with fairseq's
+        ``</s>`` or padding.
 
         Args:
             tokens: int64, shape (B, T), the original tokens (nothing masked), padding included.
@@ -295,6 +296,10 @@ class WordBoundaries(NamedTuple):
         continued = inside & False if self.unfinished is None else self.unfinished[tokens]
         continued[:, :-1] = inside[:, 1:]
         continued[:, -1] |= self.continues.any()  # a dictionary of words has no piece that could follow
+        if self.unfinished is not None:
+            is_cut = ~((tokens[:, -1] == EOS) | (tokens[:, -1] == PAD))
+            inside[:, 0] |= is_cut
+            inside[:, 1:2] |= (is_cut & (tokens[:, 0] == BOS))[:, None]
         return ~(inside | continued)
 
     def whole_alone(self, tokens: Any) -> Any:

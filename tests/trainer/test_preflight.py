@@ -12,7 +12,7 @@ import torch
 from support.cli_runs import assert_one_line, hydra, training
 from support.commands import CUDA, PLUGIN, run_command
 from support.electra import ELECTRA_MODEL, ELECTRA_TRAINING
-from support.trainings import configuration, parse
+from support.trainings import batches, configuration, parse, trainer_of
 
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.trainer.preflight import check
@@ -30,6 +30,9 @@ MASKED_LM_OF_ELECTRA = "found --task electra_pretraining with --arch electra_tin
         (("--best-checkpoint-metric", "accuracy"), "accuracy: found no --maximize-best-checkpoint-metric, so"),
         (("--best-checkpoint-metric", "f1"), "f1: found no --maximize-best-checkpoint-metric, so"),
         (("--maximize-best-checkpoint-metric",), "loss: found --maximize-best-checkpoint-metric, so"),
+        (("--save-dir", f"{__file__}/run"), f"--save-dir {__file__}/run/.*: cannot be written .Not a directory"),
+        (("--criterion", "masked_lm_hc", "--d2v2-multi"), "--d2v2-multi: makes no masks"),
+        (("--criterion", "label_smoothed_true_neg"), "found --task masked_lm, expected one whose model generates"),
         (("--finetune-from-model", "/nowhere/a.pt"), "--finetune-from-model /nowhere/a.pt: cannot be read"),
         pytest.param(("--fp16",), "--fp16: found no GPU", marks=pytest.mark.skipif(CUDA, reason="there is a GPU")),
     ],
@@ -56,13 +59,24 @@ def test_what_an_electra_cannot_train_with(flags, message, tmp_path):
         check(parse(command))
 
 
-def test_the_criterion_and_its_model(data_bin):
-    flags = ("--task", "electra_pretraining", "--criterion", "electra", "--arch", "bert_base")
-    command = [data_bin, "--user-dir", PLUGIN, *flags, "--batch-size", 4, "--optimizer", "adam"]
-    with pytest.raises(TrueNegError, match="--criterion electra: found --arch bert_base"):
-        check(parse(command))
-    with pytest.raises(TrueNegError, match="found --task language_modeling, expected --task masked_lm or electra_pre"):
-        check(parse([*command[:3], "--task", "language_modeling", "--criterion", "masked_lm_hc", *command[7:]]))
+@pytest.mark.parametrize(
+    ("task", "criterion", "arch", "message"),
+    [
+        ("electra_pretraining", "electra", "bert_base", "--criterion electra: found --arch bert_base"),
+        ("language_modeling", "masked_lm_hc", "bert_base", "--task language_modeling, expected --task masked_lm or el"),
+        ("masked_lm", "masked_lm_hc", "bart_base", "found --arch bart_base, which has a decoder"),
+        (
+            "language_modeling --output-dictionary-size 9",
+            "label_smoothed_true_neg",
+            "transformer_lm",
+            "--output-dictionary-size: leave it out with --criterion label_smoothed_true_neg",
+        ),
+    ],
+)
+def test_what_does_not_go_together(task, criterion, arch, message, data_bin):
+    flags = ("--task", *task.split(), "--criterion", criterion, "--arch", arch)
+    with pytest.raises(TrueNegError, match=message):
+        check(parse([data_bin, "--user-dir", PLUGIN, *flags, "--batch-size", 4, "--optimizer", "adam", "--no-save"]))
 
 
 def test_what_is_missing_of_the_data_is_named(data_bin, tmp_path):
@@ -118,19 +132,17 @@ def test_data_that_are_cut_are_one_line(split, data_bin, tmp_path):
         assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("part", ["train", "train1", "valid", "input0/train"])
-def test_an_id_beyond_the_dictionary_is_one_line(part, data_bin, tmp_path):
+def test_an_id_beyond_the_dictionary_is_one_line_where_it_is_read(data_bin, tmp_path, monkeypatch):
     data = shutil.copytree(data_bin, tmp_path / "data")
-    wrong = data / f"{part}.bin"
-    wrong.parent.mkdir(exist_ok=True)
-    for name in ("train.bin", "train.idx", "dict.txt"):
-        source, target = data / name, wrong.parent / name.replace("train", wrong.stem)
-        target.write_bytes(source.read_bytes())
-    ids = np.memmap(wrong, np.uint16, "r+")
-    ids[40] = len(read_symbols(data))
+    ids = np.memmap(data / "train.bin", np.uint16, "r+")
+    ids[:] = np.where(ids > 9, len(read_symbols(data)), ids)
     ids.flush()
-    with pytest.raises(TrueNegError, match=f"{wrong}: has the id {ids[40]}, but .*dict.txt {ids[40]} symbols"):
-        check(configuration(data, "--criterion", "masked_lm"))
+    monkeypatch.setattr(np, "memmap", None)
+    check(configuration(data, "--criterion", "masked_lm"))  # reads no token, of which there are billions
+    monkeypatch.undo()
+    trainer, task, *_ = trainer_of(data, "--criterion", "masked_lm", "--save-dir", tmp_path)
+    with pytest.raises(SystemExit, match=f"{data}: has the id {ids.max()}, but the dictionary {ids.max()} symbols"):
+        trainer.train_step(batches(task, 1))
 
 
 @pytest.mark.parametrize("flags", [("--optimizer", "lamb"), ("--ddp-backend", "fully_sharded")])

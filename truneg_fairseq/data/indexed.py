@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from ..errors import TrueNegError, unreadable
 from ..files import writing
-from ..vocabulary import read_symbols
 
 IDS_NAME, SIZES_NAME = "ids.bin", "sizes.bin"
 """A chunk's tokens, and the lengths of its items (int32)."""
@@ -87,11 +86,8 @@ def _map(prefix: Path) -> NDArray[np.integer[Any]]:
     return np.memmap(data, dtype=_INTEGERS[code], mode="r") if data.stat().st_size else np.empty(0, _INTEGERS[code])
 
 
-def require_whole_split(prefix: Path, *, ids: bool = False) -> None:
-    """:func:`require_whole` for a split and its continuations, if they are there and memory-mapped.
-
-    With ``ids`` all tokens are read too: none may be beyond the ``dict.txt`` beside them.
-    """
+def require_whole_split(prefix: Path) -> None:
+    """:func:`require_whole` for a split and its continuations, if they are there and memory-mapped."""
     for part in _parts(prefix):
         index = part.with_name(f"{part.name}.idx")
         if not index.is_file():
@@ -100,11 +96,6 @@ def require_whole_split(prefix: Path, *, ids: bool = False) -> None:
             if stream.read(8) in _OTHER_MAGIC:
                 continue
         require_whole(part)
-        if ids and (largest := _map(part).max(initial=0)) >= (size := len(read_symbols(prefix.with_name("dict.txt")))):
-            raise TrueNegError(
-                f"{part}.bin: has the id {largest:,}, but dict.txt {size:,} symbols; it is damaged or of another "
-                "dictionary; remove the folder and binarize again"
-            )
 
 
 def require_whole(prefix: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..data.indexed import require_whole_split
 from ..errors import TrueNegError
-from ..files import require_checkpoint, require_unsplit
+from ..files import require_checkpoint, require_unsplit, require_writable
 from ..options import flag_of
 from ..vocabulary import fingerprint, read_symbols
 from .checkpoints import LAST, require_whole
@@ -34,6 +34,8 @@ def check(cfg: Any) -> None:
     _check_combination(cfg)
     _check_data(cfg)
     checkpoint = cfg.checkpoint
+    if not checkpoint.no_save:
+        require_writable(Path(checkpoint.save_dir) / LAST, "--save-dir", makes_folders=True)
     metric, maximize = checkpoint.best_checkpoint_metric, checkpoint.maximize_best_checkpoint_metric
     if metric in (_LOWER_IS_BETTER if maximize else _HIGHER_IS_BETTER):
         found = "--maximize-best-checkpoint-metric" if maximize else "no --maximize-best-checkpoint-metric"
@@ -125,9 +127,29 @@ def _check_precision(cfg: Any) -> None:
 
 
 def _check_combination(cfg: Any) -> None:
+    from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY, FairseqEncoderDecoderModel, FairseqLanguageModel
+
     criterion, task, model = (name_of(cfg, group) or "" for group in ("criterion", "task", "model"))
-    if task not in ("", *_MASKED) and (criterion == "electra" or criterion.startswith("masked_lm_")):
-        raise TrueNegError(f"--criterion {criterion}: found --task {task}, expected --task {' or '.join(_MASKED)}")
+    kind = ARCH_MODEL_REGISTRY.get(model) or MODEL_REGISTRY.get(model)
+    generates = isinstance(kind, type) and issubclass(kind, FairseqEncoderDecoderModel | FairseqLanguageModel)
+    if criterion == "electra" or criterion.startswith("masked_lm_"):
+        if task not in ("", *_MASKED):
+            raise TrueNegError(f"--criterion {criterion}: found --task {task}, expected --task {' or '.join(_MASKED)}")
+        if generates:
+            raise TrueNegError(
+                f"--criterion {criterion}: found --arch {model}, which has a decoder; expected an encoder with a "
+                "masked-LM head, such as truneg_bert_base or roberta_base"
+            )
+        if value_of(cfg, "task", "d2v2_multi"):
+            raise TrueNegError(f"--d2v2-multi: makes no masks; leave it out with --criterion {criterion}")
+    if criterion == "label_smoothed_true_neg":
+        if task in _MASKED:
+            raise TrueNegError(
+                f"--criterion {criterion}: found --task {task}, expected one whose model generates, such as "
+                "translation; label smoothing of a masked LM: --criterion masked_lm_true_neg --uniform-targets"
+            )
+        if (value_of(cfg, "task", "output_dictionary_size") or -1) >= 0:
+            raise TrueNegError(f"--output-dictionary-size: leave it out with --criterion {criterion}")
     if criterion == "electra" and model and not model.startswith("electra"):
         raise TrueNegError(f"--criterion electra: found --arch {model}, which has no generator; expected electra_*")
     if criterion.startswith("masked_lm") and task == "electra_pretraining" and model.startswith("electra"):
@@ -159,7 +181,7 @@ def _check_data(cfg: Any) -> None:
             raise TrueNegError(f"{folder}: has another dictionary than {folders[0]}; binarize all parts with one")
     for folder, split, hint in needed:
         for prefix in (folder / split, *(part.with_suffix("") for part in folder.glob(f"*/{split}.idx"))):
-            require_whole_split(prefix, ids=prefix.with_name("dict.txt").is_file())
+            require_whole_split(prefix)
         if name_of(cfg, "task") not in _MASKED:
             continue
         if not (folder / "dict.txt").is_file():

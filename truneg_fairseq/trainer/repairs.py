@@ -12,13 +12,15 @@ import types
 import typing
 from collections import defaultdict
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
 from fairseq.data import LRUCacheDataset, MaskTokensDataset
 from torch import Tensor
 
-from ..errors import TrueNegError
+from ..data.tokenizer import vocabulary_of
+from ..errors import TrueNegError, one_line_errors
 from .folder import installed_version
 
 _applied = False
@@ -35,7 +37,7 @@ def apply() -> None:
         stopping.REQUEST.listen()
     _check_version()
     import numpy as np
-    from fairseq.tasks import masked_lm, translation_from_pretrained_bart
+    from fairseq.tasks import FairseqTask, masked_lm
 
     from . import launch, trainer
 
@@ -48,8 +50,8 @@ def apply() -> None:
     trainer.copy_at_once()
     trainer.write_metrics()
     masked_lm.MaskTokensDataset = EpochAwareMaskTokensDataset
-    # It reads the name that tasks gave their options before hydra.
-    translation_from_pretrained_bart.TranslationFromPretrainedBARTTask.args = property(lambda task: task.cfg)
+    masked_lm.get_whole_word_mask = beginnings_of_words
+    FairseqTask.args = _FormerName()
     save_fp32_copies()
     atexit.register(stopping.end_readers)
     _applied = True
@@ -112,6 +114,28 @@ class EpochAwareMaskTokensDataset(MaskTokensDataset):
         if not hasattr(self, "_epoch"):
             self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
         self._epoch.fill_(epoch)
+
+
+class _FormerName:
+    """masked_lm and translation_from_pretrained_bart read their options by the name that these had before hydra."""
+
+    def __get__(self, task: Any, kind: type[Any]) -> Any:
+        return task.cfg  # tasks that set ``args`` themselves have their own
+
+
+def beginnings_of_words(cfg: Any, dictionary: Any) -> Tensor:
+    """Which tokens begin a word, uint8, shape (V,), by the tokenizer of the data.
+
+    ``--mask-whole-words`` of masked_lm asks a BPE of fairseq's own, whose name its task is not given.
+    """
+    with one_line_errors():
+        vocabulary = vocabulary_of(dictionary.symbols, Path(cfg.data.split(":")[0]))
+        if vocabulary.unfinished is not None:
+            raise TrueNegError(
+                "--mask-whole-words: in a dictionary of subword-nmt a token does not tell whether it begins a word; "
+                "expected --task electra_pretraining, which looks at the token before it"
+            )
+    return torch.from_numpy(~vocabulary.continues).byte()
 
 
 _COPIES = "fp32_parameters"  # of an optimizer's state, beside the wrapped optimizer's own
