@@ -418,9 +418,11 @@ def attacks(folder: Path) -> dict[str, Any]:
     content["data"] = content["data"][:1]
     content["data"][0]["paragraphs"] = content["data"][0]["paragraphs"][:8]
     (folder / "some.json").write_text(json.dumps(content))
+    truneg("attack", "squad", folder / "some.json", folder / "swap-syn-wordnet.json")
+    script = ROOT / "user_dir_examples" / "attacks" / "add_sentence.py"
+    run(sys.executable, script, folder / "some.json", folder / "add-sentence-diverse.json")
     for name in ("swap-syn-wordnet", "add-sentence-diverse"):
         output = folder / f"{name}.json"
-        truneg("attack", "squad", "--transform", name, folder / "some.json", output)
         found[name] = hashlib.sha256(json.dumps(json.loads(output.read_text())["data"]).encode()).hexdigest()
     return found
 

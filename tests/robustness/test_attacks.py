@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,25 +15,12 @@ from support.squad_examples import one_line
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.finetuning.squad_files import Answer, Question, SquadData, read_squad, write_squad
-from truneg_fairseq.finetuning.squad_score import score_adversarial
 from truneg_fairseq.results.result import read_results
-from truneg_fairseq.robustness.attacks import english
-from truneg_fairseq.robustness.attacks.add_sentence import AddSentenceDiverse, insertion_place
-from truneg_fairseq.robustness.attacks.declarative import statement
-from truneg_fairseq.robustness.attacks.english import English, Text, Word
-from truneg_fairseq.robustness.attacks.fake_answer import fake_answer
-from truneg_fairseq.robustness.attacks.swap_synonyms import SwapSynWordNet
-from truneg_fairseq.robustness.attacks.transform import (
-    Attack,
-    Edit,
-    NotApplicableError,
-    Pair,
-    attack,
-    edited,
-    read_pairs,
-)
-from truneg_fairseq.robustness.attacks.words import NearbyWords
+from truneg_fairseq.robustness import english
+from truneg_fairseq.robustness.attack import Attack, Edit, Pair, attack, edited, read_pairs
+from truneg_fairseq.robustness.english import English
 from truneg_fairseq.robustness.measure import measure
+from truneg_fairseq.robustness.swap_synonyms import SwapSynWordNet
 
 for package in ("spacy", "lemminflect"):
     pytest.importorskip(package)
@@ -74,18 +60,8 @@ def error(*arguments: object) -> str:
 
 
 @pytest.fixture(scope="module")
-def parser() -> English:
-    return English(parse=True)
-
-
-@pytest.fixture(scope="module")
 def swap(wordnet):
     return SwapSynWordNet()
-
-
-@pytest.fixture(scope="module")
-def add(wordnet, parser):
-    return AddSentenceDiverse(english=parser)
 
 
 # Edits
@@ -159,173 +135,6 @@ def test_stop_words_and_answers_stay(swap):
     assert swapped == {"car"}
 
 
-# AddSentenceDiverse: its steps on hand-made words
-
-
-def words(text: str) -> list[Word]:
-    """Words written as text/tag, or text/tag/ENTITY."""
-    made, start = [], 0
-    for written in text.split():
-        parts = [*written.split("/"), ""]
-        made.append(Word(parts[0], start, True, parts[1], entity=parts[2] if len(parts) > 3 else ""))
-        start += len(parts[0]) + 1
-    return made
-
-
-@pytest.mark.parametrize(
-    ("answer", "asked", "fake"),
-    [
-        ("Denver/NNP/ORGANIZATION Broncos/NNPS/ORGANIZATION", "What/WP", "Stark Industries"),
-        ("the/DT Rhine/NNP/LOCATION", "What/WP", "Chicago"),
-        ("Ann/NNP/PERSON", "When/WRB", "Jeff Dean"),  # the entity comes before the question word
-        ("NASA/NNP", "What/WP", "LSTM"),
-        ("some/DT friends/NNS", "Who/WP", "Jeff Dean"),
-        ("long/RB ago/RB", "When/WRB", "1956"),
-        ("at/IN home/NN", "Where/WRB", "Chicago"),
-        ("several/JJ", "How/WRB many/JJ", "42"),
-        ("forty/CD", "In/IN what/WDT year/NN", "1956"),
-        ("1,300/CD", "What/WP", "42"),
-        ("in/IN 1643/CD", "What/WP", "1956"),
-        ("run/VB home/NN", "What/WP", "learn"),
-        ("running/VBG water/NN", "What/WP", "learning"),
-        ("an/DT old/JJ dog/NN", "What/WP", "a hamster"),
-        ("a/DT pair/NN of/IN dogs/NNS", "What/WP", "hamsters"),
-        ("The/DT dogs/NNS", "What/WP", "the hamsters"),
-        ("Big/NNP Ben/NNP", "What/WP", "Central Park"),
-        ("the/DT largest/JJS", "What/WP", "deepest"),
-        ("quickly/RB", "How/WRB did/VBD", "silently"),
-        ("of/IN it/PRP", "What/WP", "aliens"),
-    ],
-)
-def test_fake_answers(answer, asked, fake):
-    assert fake_answer(words(answer), words(asked)) == fake
-
-
-STATEMENTS = {
-    "Which NFL team represented the AFC in 2015?": "The NFL team of ANSWER represented the AFC in 2015.",
-    "Who won the first game?": "ANSWER won the first game.",
-    "What is the largest city in Poland?": "The largest city in Poland is ANSWER.",
-    "Where did Paul move in 2005?": "Paul moved in 2005 in ANSWER.",
-    "When does the fair take place?": "The fair takes place in ANSWER.",
-    "What did Paul discover in 1898?": "Paul discovered ANSWER in 1898.",
-    "How many people lived in Warsaw in 1939?": "ANSWER people lived in Warsaw in 1939.",
-    "How many sacks did Derek Wolfe register?": "Derek Wolfe registered ANSWER sacks.",
-    "In what city did the Panthers stay?": "The Panthers stayed in the city of ANSWER.",
-    "What year was the treaty signed?": "The treaty was signed in the year of ANSWER.",
-    "In 2011, who was the first player to be chosen?": "In 2011, ANSWER was the first player to be chosen.",
-    "Why did Warsaw gain the title?": "Warsaw gained the title because of ANSWER.",
-    "What was the war caused by?": "The war was caused by ANSWER.",
-    "The statement caused issues with whom?": "The statement caused issues with ANSWER.",
-    "How old was Peyton Manning in 2015?": "Peyton Manning in 2015 was ANSWER years old.",
-    "What's the name of the club?": "The name of the club is ANSWER.",
-    "What could someone be investigated for?": "Someone could be investigated for ANSWER.",
-    "Whose album sold best?": "ANSWER's album sold best.",
-    "When dating rocks, what is the age applied to?": "When dating rocks, the age is applied to ANSWER.",
-    "When rocks are found, they must be older?": None,
-    "What can't the king do?": None,
-    "Name a famous scientist.": None,
-    "How come?": None,
-    "When?": None,
-    "The capital of France costs what %?": "The capital of France costs ANSWER.",  # "what" depends on the "%"
-}
-
-
-@pytest.mark.parametrize("asked", STATEMENTS)
-def test_statements(parser, asked):
-    known = {"move": "moved", "take": "takes", "discover": "discovered", "register": "registered"}
-    known |= {"stay": "stayed", "gain": "gained"}
-    asked_words = parser.analyse(asked).words
-    made = statement(asked_words, [word.text for word in asked_words], "ANSWER", lambda verb, tag: known[verb])
-    assert made == STATEMENTS[asked]
-
-
-def altered(add: AddSentenceDiverse, asked: Sequence[Word]) -> dict[str, str]:
-    return {word.text: other for place, word in enumerate(asked) if (other := add._alter(asked, place)) is not None}
-
-
-ALTERED = {
-    "Which company sold the largest cheap car?": {"largest": "smallest", "cheap": "expensive"},
-    "Who crossed the longest old bridge?": {"longest": "shortest", "old": "young"},
-    "Who visited the US in May?": {"US": "UK", "May": "April"},
-    "Who may help us?": {},  # neither the month nor the country
-    "Who had 50 dogs and 3 cats?": {"50": "40", "3": "13"},
-    "Who had 1,250 of 3.5 acres?": {"1,250": "1,240", "3.5": "4.5"},
-    "How many such people had most of it?": {},
-    "Is hot cold?": {},  # the antonym is in the question already
-}
-
-
-@pytest.mark.parametrize("asked", ALTERED)
-def test_altered_words(add, parser, asked):
-    assert altered(add, parser.analyse(asked).words) == ALTERED[asked]
-
-
-@pytest.mark.parametrize(
-    ("tagged", "other"),
-    [
-        ("Ann/NNP/PERSON", "Jackson"),
-        ("Oslo/NNP/LOCATION", "Berlin"),
-        ("NFL/NNP/ORGANIZATION", "UNICEF"),
-        ("Ford/NNP/ORGANIZATION", "Acme"),
-        ("Dutch/NNPS/MISC", "Neptune"),
-        ("Vikings/NNPS", "Daleks"),
-        ("Zork/NNP", None),
-        ("walks/VBZ", None),
-    ],
-)
-def test_constants_by_entity(add, tagged, other):
-    assert add._alter(words(f"the/DT {tagged}"), 1) == other
-
-
-def test_nearby_words(wordnet, parser, tmp_path):
-    vectors = (
-        "paris 1 0.1, parisian 1 0.11, the 1 0.12, big 1 0.13, london 1 0.2, rome 1 0.3, fifty 0.1 1, 1950 0.11 1, "
-        "fiftieth 0.12 1, sixty 0.15 1, nfl -1 0, nba -1 0.1, baseball -1 0.05"
-    )
-    path = tmp_path / "v.txt"
-    path.write_text(vectors.replace(", ", "\n"))
-    near = list(NearbyWords(path, {"paris"})("paris"))
-    assert near[:4] == ["the", "big", "london", "rome"]
-    assert "parisian" not in near
-    asked = question("Did the NFL stay fifty days in Paris?", "Santa Clara")
-    add = AddSentenceDiverse(path, [asked], english=parser)
-    # Not "parisian" (the stem), "the", "big" (no names), "1950" (a year), "fiftieth" (no number), "baseball" (long).
-    assert altered(add, parser.analyse(asked.text).words) == {"NFL": "NBA", "fifty": "sixty", "Paris": "London"}
-
-
-def test_the_added_sentence_precedes_the_answers_and_keeps_their_offsets(add):
-    changed, details = add.apply(WHO, random.Random(1))
-    sentence = details["sentence"]
-    assert changed.context == PANTHERS.replace("The Denver", f"{sentence} The Denver")
-    starts = [PANTHERS.index(answer.text) + len(sentence) + 1 for answer in WHO.answers]
-    assert starts == [answer.start for answer in changed.answers]
-    assert sentence == f"The UNICEF team of {details['answer']} represented the UNICEF in 2005."
-    assert changed.text == WHO.text
-
-
-def test_an_answer_across_sentences_stays_whole():
-    text = Text((), (0, 10, 20, 30))
-    assert insertion_place(text, [Answer("x", 25)]) == 20
-    assert insertion_place(text, [Answer("x", 20)]) == 20
-    assert insertion_place(text, [Answer("x", 25), Answer("y" * 8, 15)]) == 10
-    assert insertion_place(text, [Answer("x", 25), Answer("y" * 8, 15), Answer("z" * 8, 5)]) == 0
-    assert insertion_place(text, [Answer("x", 25), Answer("y" * 5, 15)]) == 20
-
-
-@pytest.mark.parametrize(
-    ("asked", "reason"),
-    [
-        (question("Who did it?", "Denver Broncos"), "no word of the question can be altered"),
-        (question("Name an old team.", "Denver Broncos"), "no rule makes a statement"),
-        (question("Where is the old home?", "Chicago", context="In Chicago."), "resembles a right one"),
-        (Question("q", "Who is old?", PANTHERS, ()), "the question has no answer"),
-    ],
-)
-def test_what_cannot_be_attacked_is_left_out(add, asked, reason):
-    with pytest.raises(NotApplicableError, match=reason):
-        add.apply(asked, random.Random(1))
-
-
 def test_a_changed_pipeline_is_refused(monkeypatch):
     folder = english._pipeline_path()
     if not isinstance(folder, Path):
@@ -341,11 +150,10 @@ def test_a_changed_pipeline_is_refused(monkeypatch):
 # The commands
 
 
-@pytest.mark.parametrize("transform", ["swap-syn-wordnet", "add-sentence-diverse"])
-def test_attack_and_score(capsys, tmp_path, wordnet, transform):
+def test_attack_and_score(capsys, tmp_path, wordnet):
     no_rule = question("Name an old team.", "Broncos", context="Of the Broncos.", name="q3")
     source, output = squad(tmp_path / "in.json", WHO, WHERE, no_rule), tmp_path / "out.json"
-    printed = run(capsys, "squad", "--transform", transform, source, output)
+    printed = run(capsys, "squad", source, output)
     assert "applies to 2 of 3 questions (66.7 %)" in printed
     assert "  not applied to 1: no" in printed
     transformed = read_squad(output)
@@ -355,7 +163,7 @@ def test_attack_and_score(capsys, tmp_path, wordnet, transform):
     assert tuple(pair.original for pair in pairs.pairs) == (WHO, WHERE)
     assert all(asked.require_legal("out") for asked in transformed.questions)
     content = output.read_bytes()
-    run(capsys, "squad", "--transform", transform, source, output)
+    run(capsys, "squad", source, output)
     assert output.read_bytes() == content
 
     before = write(tmp_path / "before.json", {"q1": "Denver Broncos", "q2": "Santa Clara", "q3": "x"})
@@ -377,22 +185,21 @@ def test_attack_and_score(capsys, tmp_path, wordnet, transform):
     assert [found.task for found in read_results([tmp_path / "r.jsonl"])] == [report["transform"], "Mine"]
 
 
-@pytest.mark.parametrize(("transform", "attacked"), [("swap-syn-wordnet", 2), ("add-sentence-diverse", 1)])
-def test_squad_2_stays_squad_2(transform, attacked, capsys, tmp_path, wordnet):
+def test_squad_2_stays_squad_2(capsys, tmp_path, wordnet):
     """Questions without an answer are swapped too, and marked as before; 2.0's rules score them."""
     silent = replace(question("Where did the Panthers move?", name="q0"), impossible=True)
     source = tmp_path / "in.json"
     write_squad(source, SquadData((silent, WHO), "v2.0", unanswerable=True))
-    printed = run(capsys, "squad", "--transform", transform, source, tmp_path / "out.json")
-    assert f"applies to {attacked} of 2 questions" in printed
-    assert ("Where did the Panthers move?  [no answer]" in printed) == (attacked == 2)
+    printed = run(capsys, "squad", source, tmp_path / "out.json")
+    assert "applies to 2 of 2 questions" in printed
+    assert "Where did the Panthers move?  [no answer]" in printed
     transformed = read_squad(tmp_path / "out.json")
     assert (transformed.version, transformed.unanswerable) == ("v2.0", True)
-    assert [asked.impossible for asked in transformed.questions] == [True, False][-attacked:]
+    assert [asked.impossible for asked in transformed.questions] == [True, False]
     pairs = read_pairs(tmp_path / "out.pairs.json")
     assert tuple(pair.transformed for pair in pairs.pairs) == transformed.questions
     measured = measure(pairs, {"q0": "", "q1": "Denver Broncos"}, {"q0": "Carolina", "q1": "Denver Broncos"})
-    assert measured.report()["exact_match"]["transformed"] == 100 / attacked
+    assert measured.report()["exact_match"]["transformed"] == 50
 
 
 def test_the_interval_of_the_drop_is_paired():
@@ -411,36 +218,31 @@ def test_the_interval_of_the_drop_is_paired():
 
 
 def test_jia_and_liangs_files_are_scored_the_same_way(capsys, tmp_path):
-    """The worst variant counts, an original without variants by itself; as 'truneg squad score --adversarial' says."""
+    """The worst variant counts, an original without variants by itself."""
     answers = {"q1": "cat dog", "q1-high": "cat dog", "q1-low": "dog", "q2": "cat dog", "q3-x": "cat dog", "q3": "cow"}
     predictions = write(tmp_path / "p.json", answers)
     data = squad(tmp_path / "in.json", *(Question(name, "?", "cat dog", (Answer("cat dog", 0),)) for name in answers))
     results = ("--results", tmp_path / "r.jsonl", "--model", "hc", "--seed", 3)
-    report = json.loads(run(capsys, "score-adversarial", data, predictions, *results, "--json", "-"))
+    report = json.loads(run(capsys, "score", data, predictions, *results, "--json", "-"))
     assert (report["transform"], report["pairs"]) == (data.stem, 3)
     assert report["exact_match"] == {
         **{"original": pytest.approx(200 / 3), "transformed": pytest.approx(200 / 3), "drop": pytest.approx(0)},
         "interval": [pytest.approx(-100), pytest.approx(100)],
     }
-    official = score_adversarial(read_squad(data), answers)
-    for side, prefix in (("original", "orig"), ("transformed", "adv")):
-        for metric in ("exact_match", "f1"):
-            assert report[metric][side] == pytest.approx(official[f"{prefix}_{metric}"])
     (line,) = read_results([tmp_path / "r.jsonl"])
     assert line.key == ("hc", data.stem, 3)
     assert line.example_ids == ["q1", "q2", "q3"]
     assert line.examples["transformed_f1"] == pytest.approx([2 / 3, 1, 1])
-    assert run(capsys, "score-adversarial", data, predictions, "--name", "AddSent").startswith("AddSent, 3 pairs")
+    assert run(capsys, "score", data, predictions, "--name", "AddSent").startswith("AddSent, 3 pairs")
 
 
 def test_bad_input_ends_in_one_line(tmp_path, wordnet):
     source = squad(tmp_path / "in.json", WHO)
-    swapping = ("squad", "--transform", "swap-syn-wordnet")
-    assert "expected different files" in error(*swapping, source, source)
+    assert "expected different files" in error("squad", source, source)
     wrong = squad(tmp_path / "wrong.json", Question("q", "?", "Ann met Bo.", (Answer("Bo", 7),)))
-    assert "wrong.json: question q: the answer 'Bo' does not stand" in error(*swapping, wrong, "out")
+    assert "wrong.json: question q: the answer 'Bo' does not stand" in error("squad", wrong, "out")
     none = squad(tmp_path / "none.json", question("?", "of", context="Of the of."))
-    assert "SwapSynWordNet applies to none of its 1" in error(*swapping, none, tmp_path / "out.json")
+    assert "SwapSynWordNet applies to none of its 1" in error("squad", none, tmp_path / "out.json")
     assert not (tmp_path / "out.json").exists()
     answers = write(tmp_path / "p.json", {"q": "x"})
     assert "expected the file of pairs that 'truneg attack squad' wrote, OUT.pairs.json" in error(
@@ -451,7 +253,7 @@ def test_bad_input_ends_in_one_line(tmp_path, wordnet):
         measure(Attack("SwapSynWordNet", {}, 1, (Pair(left_open, left_open, {}),), {}), {}, {})
 
 
-def test_unanswered_variants_have_one_answer(tmp_path, capsys):
+def test_unanswered_variants_are_passed_over(tmp_path, capsys):
     """As in Jia and Liang's script they are passed over: "a" counts by itself, "b" by nothing."""
     questions = [
         Question(name, "Who?", "the cat sat", (Answer("cat", 4),)) for name in ("a", "a-turk", "b", "b-turk", "c")
@@ -459,10 +261,5 @@ def test_unanswered_variants_have_one_answer(tmp_path, capsys):
     data, predictions = tmp_path / "data.json", tmp_path / "predictions.json"
     write_squad(data, SquadData(tuple(questions)))
     predictions.write_text(json.dumps({"a": "cat", "c": "cat"}))
-    report = json.loads(run(capsys, "score-adversarial", data, predictions, "--json", "-"))["exact_match"]
-    main(["squad", "score", str(data), str(predictions), "--adversarial"])
-    printed = capsys.readouterr()
-    official = json.loads(printed.out)
-    assert [report["transformed"], official["adv_exact_match"]] == pytest.approx([200 / 3] * 2)
-    assert [report["original"], official["orig_exact_match"]] == pytest.approx([200 / 3] * 2)
-    assert "3 of 5 questions, which are passed over" in printed.err
+    report = json.loads(run(capsys, "score", data, predictions, "--json", "-"))["exact_match"]
+    assert [report["original"], report["transformed"]] == pytest.approx([200 / 3] * 2)

@@ -92,14 +92,14 @@ def attack(attacked: Attack, name: str, trained: Path, *, model: str, seed: int,
     """
     from ..finetuning.squad_runs import predict_file
     from ..results.result import append_result
-    from ..robustness.measure import measure_adversarial_files, measure_files
+    from ..robustness.measure import measure_files
 
     answers, original = results.with_name(f"{name}.json"), results.with_name(f"{name}-original.json")
     for data, output in ((attacked.data, answers), (attacked.original, original)):
         if data is not None:
             predict_file(PredictSquadOptions(checkpoint=trained, data=data, output=output, cpu=cpu))
     if attacked.pairs is None:
-        measured = measure_adversarial_files(name, attacked.data, answers)
+        measured = measure_files(attacked.data, answers, name=name)
     else:
         measured = measure_files(attacked.pairs, original, answers, name=name)
     append_result(results, measured.result(model, seed))

@@ -1,1 +1,1 @@
-"""Adversarial attacks on SQuAD, and how much they cost a model. Imports neither fairseq nor torch."""
+"""Adversarial attacks on SQuAD (Table 5 of the paper), and how much they cost a model; neither fairseq nor torch."""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import TrueNegError
-from ..finetuning.squad_files import read_predictions, read_squad
+from ..finetuning.squad_files import Question, read_predictions, read_squad
 from ..finetuning.squad_score import (
     ZERO,
     QuestionScore,
@@ -24,7 +24,7 @@ from ..finetuning.squad_score import (
 )
 from ..results.intervals import Interval, Ratio
 from ..results.result import Result
-from .attacks.transform import Attack, read_pairs
+from .attack import Attack, read_pairs
 
 METRICS = {"exact_match": attrgetter("exact"), "f1": attrgetter("f1")}
 SIDES = ("original", "transformed")
@@ -99,19 +99,27 @@ def _require_answers(ids: Sequence[str], answers: Mapping[str, str], of: str) ->
         raise TrueNegError(f"question {missing[0]}: has no prediction; expected one for each {of} ({len(ids)})")
 
 
-def measure_files(pairs: Path, original: Path, transformed: Path, name: str | None = None) -> Robustness:
-    """:func:`measure` for files; ``name`` is that of the attack, None for that of the transformation."""
-    measured = measure(read_pairs(pairs), read_predictions(original), read_predictions(transformed))
+def measure_files(file: Path, answers: Path, transformed: Path | None = None, *, name: str | None = None) -> Robustness:
+    """Scores files of predictions.
+
+    Args:
+        file: the pairs of an attack; without ``transformed`` one of Jia and Liang with originals and variants.
+        answers: the predictions for the original questions, or for all of Jia and Liang's.
+        transformed: the predictions for the transformed questions of the pairs.
+        name: of the attack (default: the transformation's, or the file's).
+    """
+    if transformed is None:
+        return _measure_variants(name or file.stem, read_squad(file).questions, read_predictions(answers))
+    measured = measure(read_pairs(file), read_predictions(answers), read_predictions(transformed))
     return measured if name is None else replace(measured, transform=name)
 
 
-def measure_adversarial_files(name: str, data: Path, predictions: Path) -> Robustness:
-    """Scores predictions for a file of Jia and Liang: each original question, and the worst of its variants.
+def _measure_variants(name: str, questions: Sequence[Question], answers: Mapping[str, str]) -> Robustness:
+    """Each original question, and the worst of its variants.
 
-    An original without variants counts by itself on both sides. As in their script a question without an answer is
-    passed over, and scores 0 where nothing else stands for its original.
+    An original without variants counts by itself on both sides. As in Jia and Liang's script a question without an
+    answer is passed over, and scores 0 where nothing else stands for its original.
     """
-    questions, answers = read_squad(data).questions, read_predictions(predictions)
     scores = score_questions(questions, answers)
     ids = tuple(worst_variants(scores))
     worst = worst_variants({each: score for each, score in scores.items() if each in answers})

@@ -1,21 +1,44 @@
-"""What a transformation is, and what it makes of the questions of a file."""
+"""What an attack does to the questions of a file: the transformed questions, and the pairs of both.
+
+An attack of your own is a class with the attributes and the method of :class:`Transform`, given to :func:`attack_file`;
+user_dir_examples/attacks has one.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import random
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from ...files import read_json, replacing_file
-from ...finetuning.squad_files import Question, SquadData
+from ..errors import TrueNegError
+from ..files import read_json, replacing_file, require_different, require_writable
+from ..finetuning.squad_files import Question, SquadData, read_squad, write_squad
+from ..options import option
+from ..workers import Progress
 
 _LARGEST_FILE = 1 << 30  # bytes; a pair has its context twice, and the pairs of SQuAD's training set 176 MB
+_EXAMPLES = 3  # pairs to show
+
+
+@dataclass(kw_only=True)
+class AttackOptions:
+    data: Path = option(help="questions in SQuAD's format, 1.1 or 2.0", metavar="IN.json", positional=True)
+    output: Path = option(
+        help="the transformed questions, in the same format and version", metavar="OUT.json", positional=True
+    )
+    seed: int = option(1, "of the random choices")
+
+    @property
+    def pairs(self) -> Path:
+        """Where the pairs lie, beside the transformed questions."""
+        return self.output.with_name(f"{self.output.name.removesuffix('.json')}.pairs.json")
 
 
 class NotApplicableError(Exception):
@@ -115,13 +138,47 @@ def attack(
     )
 
 
-def write_pairs(path: Path, result: Attack) -> None:
-    """Writes an attack as one JSON object."""
-    with replacing_file(path) as stream:
+def attack_file(options: AttackOptions, make: Callable[[Sequence[Question]], Transform]) -> list[str]:
+    """Writes the questions that a transformation applies to, transformed, and their pairs; says what it has done.
+
+    ``make`` gets the file's questions and returns the transformation.
+    """
+    data, pairs = options.data, options.pairs
+    require_different(IN=data, OUT=options.output, PAIRS=pairs)
+    for path in (options.output, pairs):
+        require_writable(path, "OUT.json")
+    source = read_squad(data)
+    questions = [question.require_legal(str(data)) for question in source.questions]
+    result = attack(
+        Progress(questions, desc="attacking", unit=" questions", leave=False, disable=None),
+        make(questions),
+        options.seed,
+        version=source.version,
+        unanswerable=source.unanswerable,
+    )
+    if not result.pairs:
+        raise TrueNegError(f"{data}: {result.transform} applies to none of its {result.questions} questions")
+    with replacing_file(pairs) as stream:
         stream.write(msgspec.json.encode(result) + b"\n")
+    write_squad(options.output, result.transformed())
+    return [*_describe(result), f"wrote {options.output} and {pairs}"]
 
 
 def read_pairs(path: Path) -> Attack:
-    """Reads what :func:`write_pairs` wrote."""
+    """Reads the pairs that :func:`attack_file` wrote."""
     expected = "the file of pairs that 'truneg attack squad' wrote, OUT.pairs.json"
     return read_json(path, Attack, expected=expected, limit=_LARGEST_FILE)
+
+
+def _describe(result: Attack) -> list[str]:
+    """To how many questions an attack applies, why not to the others, and some pairs."""
+    share = 100 * len(result.pairs) / result.questions
+    lines = [f"{result.transform} applies to {len(result.pairs)} of {result.questions} questions ({share:.1f} %)"]
+    lines += [f"  {name}: {value}" for name, value in result.options.items()]
+    lines += [f"  not applied to {count}: {reason}" for reason, count in result.skipped.items()]
+    step = max(1, len(result.pairs) // _EXAMPLES)
+    for pair in result.pairs[::step][:_EXAMPLES]:
+        answer = pair.original.answer_texts[0] if pair.original.answers else "no answer"
+        lines += ["", f"{pair.original.text}  [{answer}]"]
+        lines += [f"  {name}: {json.dumps(value, ensure_ascii=False)}" for name, value in pair.details.items()]
+    return lines

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from .english import Word
+from truneg_fairseq.robustness.english import Word
 
 _DO = frozenset({"do", "does", "did"})
 _CONTRACTIONS = {"'s": "is", "'re": "are"}

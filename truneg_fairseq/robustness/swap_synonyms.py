@@ -6,11 +6,11 @@ import random
 from itertools import islice
 from typing import Any
 
-from ...finetuning.squad_files import Question
-from ...synonyms.lists import ENGLISH_STOP_WORDS
-from ...synonyms.wordnet import PARTS_OF_SPEECH, open_database
+from ..finetuning.squad_files import Question
+from ..synonyms.lists import ENGLISH_STOP_WORDS
+from ..synonyms.wordnet import PARTS_OF_SPEECH, open_database
+from .attack import Edit, NotApplicableError, edited
 from .english import English
-from .transform import Edit, NotApplicableError, edited
 
 _SHARE, _FEWEST, _MOST = 0.1, 1, 10
 _TAG_CLASSES = {"N": "n", "V": "v", "J": "a", "R": "r"}
@@ -32,7 +32,7 @@ class SwapSynWordNet:
         self.options: dict[str, Any] = {"tagger": self._english.description, "wordnet": self._database.version}
 
     def apply(self, question: Question, rng: random.Random) -> tuple[Question, dict[str, Any]]:
-        """See :class:`~.transform.Transform`; the details are offset, word and synonym of each swap."""
+        """See :class:`~.attack.Transform`; the details are offset, word and synonym of each swap."""
         words = self._english.analyse(question.context).words
         free = [
             word

@@ -1,23 +1,31 @@
-"""AddSentenceDiverse: a sentence that answers another question stands before the one with the answer."""
+"""AddSentenceDiverse: a sentence that answers another question stands before the one with the answer.
+
+An attack of your own: a class with the attributes and the method of ``truneg_fairseq.robustness.attack.Transform``.
+
+    python user_dir_examples/attacks/add_sentence.py dev-v1.1.json added.json --vectors glove.6B.50d.txt
+"""
 
 from __future__ import annotations
 
 import random
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from ...finetuning.squad_files import Answer, Question
-from ...finetuning.squad_score import normalize
-from ...synonyms.inflected import Inflector
-from ...synonyms.wordnet import open_database
-from .declarative import statement
-from .english import English, Text, Word
-from .fake_answer import fake_answer
-from .transform import Edit, NotApplicableError, edited
-from .words import Alteration, NearbyWords, is_nearby_asked
+from statement import statement
+from words import Alteration, NearbyWords, fake_answer, is_nearby_asked
+
+from truneg_fairseq.commands.main import run_as_script
+from truneg_fairseq.finetuning.squad_files import Answer, Question
+from truneg_fairseq.finetuning.squad_score import normalize
+from truneg_fairseq.options import option
+from truneg_fairseq.robustness.attack import AttackOptions, Edit, NotApplicableError, attack_file, edited
+from truneg_fairseq.robustness.english import English, Text, Word
+from truneg_fairseq.synonyms.inflected import Inflector
+from truneg_fairseq.synonyms.wordnet import open_database
 
 _VOWEL = re.compile(r"[aeio]|un(?!i)", re.IGNORECASE)  # "an unfair", "a united", "a UNICEF"
 
@@ -54,7 +62,7 @@ class AddSentenceDiverse:
         }
 
     def apply(self, question: Question, rng: random.Random) -> tuple[Question, dict[str, Any]]:
-        """See :class:`~.transform.Transform`; the details are the sentence, the answer in it and the altered words."""
+        """See ``Transform``; the details are the sentence, the answer in it and the altered words."""
         if not question.answers:
             raise NotApplicableError("the question has no answer")
         asked = self._english.analyse(question.text.strip()).words
@@ -104,3 +112,17 @@ def _texts(words: Sequence[Word], altered: dict[int, str]) -> list[str]:
             article = "an" if _VOWEL.match(altered[following]) else "a"
             texts[place] = article.capitalize() if words[place].text[:1].isupper() else article
     return texts
+
+
+@dataclass(kw_only=True)
+class Options(AttackOptions):
+    vectors: Path | None = option(None, "word vectors (GloVe ...) for nearby words", metavar="FILE")
+
+
+def main(options: Options) -> None:
+    """Add a misleading sentence to the paragraphs of SQuAD's questions."""
+    print("\n".join(attack_file(options, lambda questions: AddSentenceDiverse(options.vectors, questions))))
+
+
+if __name__ == "__main__":
+    run_as_script(main)

