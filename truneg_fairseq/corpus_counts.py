@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -11,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .corpora.text import read_lines
 from .data.indexed import read_tokens
-from .errors import TrueNegError
+from .errors import TrueNegError, reason, require
 from .files import (
     VERSION,
     parse_json,
@@ -22,7 +24,7 @@ from .files import (
     save_arrays,
 )
 from .options import option
-from .vocabulary import fingerprint, read_symbols
+from .vocabulary import fingerprint, read_symbols, vocabulary_of_tokenizer
 from .workers import Progress
 
 FILE_NAME = "corpus_counts.npz"
@@ -30,6 +32,7 @@ _FORMER_NAME = "alternatives.npz"
 _MEMBERS = ("words", "pair_steps", "pair_n", "triple_steps", "triple_n", "metadata")
 _EXPECTED = "corpus counts, the npz that 'truneg data counts --data DATA-BIN' writes"
 _SPLIT = "train"
+_LINES = 1000  # that are tokenized at once
 _BLOCK = 1 << 20  # tokens that are counted at once
 _LARGEST_VOCABULARY = 1 << 21  # three ids are one key of 63 bits
 
@@ -108,10 +111,15 @@ def counts_beside(data: Path) -> Path:
 class CountOptions:
     """What to count."""
 
-    data: Path = option(
+    data: Path | None = option(
+        None,
         help="folder of binarized data, or of a translation's the dictionary of one side, dict.LANGUAGE.txt",
         metavar="DATA-BIN",
     )
+    text: list[Path] = option(
+        default_factory=list, help="for transformers, in place of --data: the text itself", metavar="TXT"
+    )
+    tokenizer: str | None = option(None, "of --text: the model's folder", metavar="MODEL")
     output: Path | None = option(None, f"default: {FILE_NAME} in the folder of the data", metavar="NPZ")
     discount: float = option(
         0.6, "absolute discount: what each count gives to the words that were not seen there, in [0, 1]", ge=0, le=1
@@ -120,7 +128,16 @@ class CountOptions:
 
 
 def count_corpus(options: CountOptions) -> tuple[Path, CorpusCounts]:
-    """Counts the training text of a folder of binarized data, and writes the counts; returns their file too."""
+    """Counts the training text of binarized data, or a text, and writes the counts; returns their file too."""
+    limits: dict[str, Any] = {"discount": options.discount, "most": options.most}
+    if options.text and options.tokenizer and options.output and options.data is None:
+        require_different(**{f"text {path}": path for path in options.text}, output=options.output)
+        require_writable(options.output, "--output", makes_folders=True)
+        counts = _count_text(options.text, options.tokenizer, limits)
+        counts.save(options.output)
+        return options.output, counts
+    if options.data is None or options.text:
+        raise TrueNegError("counts: expected --data DATA-BIN, or --text TXT --tokenizer MODEL --output NPZ")
     data, split = options.data, _SPLIT
     if not data.is_dir():
         language = data.name.removeprefix("dict").removesuffix("txt").strip(".")
@@ -131,9 +148,30 @@ def count_corpus(options: CountOptions) -> tuple[Path, CorpusCounts]:
     require_writable(output, "--output", makes_folders=True)
     source = {"data": str(data), "split": split, "truneg_fairseq": VERSION}
     symbols, tokens = read_symbols(options.data), read_tokens(data / split)
-    counts = count_tokens(tokens, symbols, discount=options.discount, most=options.most, source=source)
+    counts = count_tokens(tokens, symbols, source=source, **limits)
     counts.save(output)
     return output, counts
+
+
+def _count_text(files: Sequence[Path], name: str, limits: Mapping[str, Any]) -> CorpusCounts:
+    """Counts lines in the ids of a tokenizer of transformers; each ends with the token that ends its sentences."""
+    require("transformers", extra="hf")
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        raise TrueNegError(f"--tokenizer {name}: {reason(error)}; expected a model's folder or name") from None
+    end = tokenizer.sep_token_id if tokenizer.eos_token_id is None else tokenizer.eos_token_id
+
+    def parts() -> Iterator[NDArray[np.int64]]:
+        lines = (line for file in files for line in read_lines(file) if line.strip())
+        while block := list(itertools.islice(lines, _LINES)):
+            for ids in tokenizer(block, add_special_tokens=False, verbose=False)["input_ids"]:
+                yield np.array([*ids, end], dtype=np.int64)
+
+    source = {"text": [str(path) for path in files], "truneg_fairseq": VERSION}
+    return count_tokens(parts(), vocabulary_of_tokenizer(tokenizer).symbols, source=source, **limits)
 
 
 def count_tokens(

@@ -17,7 +17,7 @@ from truneg_fairseq.commands.main import main
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.evaluation import yardstick
 from truneg_fairseq.evaluation.hf_scorer import HuggingFaceScorer
-from truneg_fairseq.evaluation.models import NamedModel, OpeningOptions, named_models
+from truneg_fairseq.evaluation.models import NamedModel, OpenedModel, OpeningOptions, named_models
 from truneg_fairseq.evaluation.scorer import Query
 
 PAIR = json.dumps({"sentence_good": "The kids walked.", "sentence_bad": "The kid walked.", "UID": "a"}) + "\n"
@@ -141,3 +141,35 @@ def test_a_checkpoint_is_read_once_and_mapped(folder, checkpoints, monkeypatch, 
 def test_mistakes_are_one_line(arguments, message, tmp_path):
     with pytest.raises(SystemExit, match=message):
         main(["evaluate", str(Path(tmp_path)), *arguments])
+
+
+def test_counts_are_looked_up_alike_in_transformers_and_in_an_evaluation(tmp_path, capsys):
+    from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+    from truneg_fairseq.hf import mix_counts
+
+    folder, text, counts = hugging_face_bert(tmp_path / "bert"), tmp_path / "text.txt", tmp_path / "counts.npz"
+    text.write_text("the child walked to the car.\nthe kid walked to the store.\n" * 20)
+    main(["data", "counts", "--text", str(text), "--tokenizer", str(folder), "--output", str(counts)])
+    output = ["--results", str(tmp_path / "results.jsonl"), "--cpu"]
+    looked_up = ["--corpus-counts", str(counts), "--counts-share", "0.9"]
+    main(["evaluate", f"bert={folder}", "--task", f"held-out={text}", *looked_up, *output])
+    without, mixed = (json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines())
+    assert (without["model"], mixed["model"]) == ("bert", "bert+counts")
+    assert mixed["metrics"]["bits"] < 0.5 * without["metrics"]["bits"]  # the very text that was counted
+
+    options = OpeningOptions(corpus_counts=counts, counts_share=0.9, cpu=True)
+    each = OpenedModel(folder, options)
+    tokens = each.tokens()
+    query = Query(
+        tokens.framed([*tokens.encode_batch(["the kid"])[0], tokens.mask, *tokens.encode_batch(["to"])[0]]), 3
+    )
+    ((_, expected),) = each.scorer(tokens, counts=True).log_probabilities([query])
+    ((_, plain),) = each.scorer(tokens).log_probabilities([query])
+    model, ids = AutoModelForMaskedLM.from_pretrained(folder).eval(), torch.from_numpy(query.tokens)[None]
+    handle = mix_counts(model, AutoTokenizer.from_pretrained(folder), counts, share=0.9)
+    with torch.no_grad():
+        assert torch.allclose(model(ids).logits[:, 3].log_softmax(-1), expected, atol=1e-5)
+        handle.remove()
+        assert torch.allclose(model(ids).logits[:, 3].log_softmax(-1), plain, atol=1e-5)
+    assert tokens.vocabulary.words[int(expected.argmax())] == "walked"

@@ -130,3 +130,25 @@ def test_counts_stay_integers_when_the_trainer_halves_the_criterion():
     corpus = targets_of([0, 1, 2]).half()
     assert {buffer.dtype for buffer in corpus.buffers()} == {torch.int64, torch.int32}
     assert not corpus.state_dict()
+
+
+@given(
+    text=st.lists(st.integers(0, SIZE - 3), min_size=3, max_size=40),
+    row=st.lists(st.integers(0, SIZE - 1), min_size=3, max_size=6),
+    share=st.floats(0, 1),
+)
+@settings(deadline=None, max_examples=50)
+def test_a_look_up_mixes_what_stands_between_the_neighbours_that_the_model_reads(text, row, share):
+    """Nothing is left out of the counts; 7 occurs never, as a mask does, and 8 is padding."""
+    counts, tokens = targets_of(text), torch.tensor([row])
+    positions = torch.arange(len(row))
+    logits = torch.randn(len(row), SIZE, generator=torch.Generator().manual_seed(1))
+    found = counts.mixed(logits, tokens, positions, PAD, share).exp()
+    for place, own in enumerate(logits.softmax(-1)):
+        expected = own
+        beside = [row[other] for other in (place - 1, place + 1) if 0 <= other < len(row)]
+        if len(beside) == 2 and all(token in text for token in beside):
+            q = naive_distribution(text, beside[0], -1, beside[1], 0.6, 64)
+            if sum(q.values()):
+                expected = (1 - share) * own + share * torch.tensor([q.get(token, 0.0) for token in range(SIZE)])
+        assert torch.allclose(found[place], expected, atol=1e-5)

@@ -47,6 +47,8 @@ def evaluate(options: EvaluateOptions) -> None:
     Prints one table, with controls that need no training and differences to the first model, and one sentence.
     """
     models = named_models(options.models, options.seed)
+    if options.corpus_counts is not None:
+        models = [each for one in models for each in (one, one._replace(name=f"{one.name}+counts", counts=True))]
     if options.results is not None:
         require_writable(options.results, "--results", makes_folders=True)
     from ..evaluation import yardstick

@@ -112,7 +112,7 @@ class Explainer:
         if self._tokens.mask is None:
             raise TrueNegError(f"{model}: its tokenizer has no mask; expected a masked LM")
         self._vocabulary = self._tokens.vocabulary
-        self._model = opened.scorer(self._tokens)
+        self._model = opened.scorer(self._tokens, counts=True)
         self._objective = judge_of(self._tokens, synonym_table, detector)
         # The table is shown with any detector.
         self._table = self._objective.table or provide_table(self._vocabulary, self._tokens.tables, synonym_table)

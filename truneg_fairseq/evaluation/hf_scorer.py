@@ -51,6 +51,11 @@ class HuggingFaceTokens(Tokens):
         self.vocabulary = vocabulary_of(self.tokenizer, tokenization, size)
         self.special = frozenset(self.tokenizer.all_special_ids)
 
+    @property
+    @override
+    def symbols(self) -> Sequence[str]:
+        return self.vocabulary.symbols[: max(self.tokenizer.get_vocab().values()) + 1]
+
     @override
     def encode_batch(self, texts: Sequence[str]) -> list[NDArray[np.int64]]:
         if not texts:

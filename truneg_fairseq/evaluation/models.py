@@ -34,6 +34,13 @@ class OpeningOptions:
     trust_remote_code: bool = option(
         False, help="run the Python code of Hugging Face folders; only of people whom you trust"
     )
+    corpus_counts: Path | None = option(
+        None,
+        help="mix the counts of a text into every prediction, looked up without training: an npz of 'truneg data "
+        "counts'; evaluate measures each model without and with them",
+        metavar="NPZ",
+    )
+    counts_share: float = option(0.2, help="the share of --corpus-counts", ge=0, le=1)
 
 
 class NamedModel(NamedTuple):
@@ -42,6 +49,7 @@ class NamedModel(NamedTuple):
     name: str  # in tables and results
     path: Path
     seed: int = 1  # of its training
+    counts: bool = False  # whether it is mixed with --corpus-counts
 
 
 class OpenedModel:
@@ -81,8 +89,19 @@ class OpenedModel:
         assert self._options.data is not None
         return DataTokens(self._options.data, self._options.tokenization, causal=self.is_causal)
 
-    def scorer(self, tokens: Tokens) -> Scorer:
-        """The model, in evaluation mode."""
+    def scorer(self, tokens: Tokens, *, counts: bool = False) -> Scorer:
+        """The model, in evaluation mode; with ``counts`` mixed with those of the options."""
+        scorer = self._scorer(tokens)
+        if counts and self._options.corpus_counts is not None:
+            from ..objectives.build import read_corpus_targets
+
+            if tokens.mask is None:
+                raise TrueNegError(f"--corpus-counts: {self.path} is a causal LM; expected a masked LM")
+            scorer.counts = read_corpus_targets(self._options.corpus_counts, tokens.symbols)
+            scorer.counts_share = self._options.counts_share
+        return scorer
+
+    def _scorer(self, tokens: Tokens) -> Scorer:
         options = self._options
         if self._read is None:
             from .hf_scorer import HuggingFaceScorer

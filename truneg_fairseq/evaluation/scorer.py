@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..errors import TrueNegError
-from ..objectives import EncoderPasses, MaskedPredictions, Objective, Passes
+from ..objectives import CorpusTargets, EncoderPasses, MaskedPredictions, Objective, Passes
 from ..workers import choose_device
 
 WINDOW = 80
@@ -44,6 +44,9 @@ class Scorer(ABC):
     """Of its training; 0 where the files do not say."""
     batch_tokens: ClassVar[int] = 4096
     """Of one batch, padding included."""
+    counts: CorpusTargets | None = None
+    """Mixed into every prediction with the share ``counts_share``."""
+    counts_share: float = 0.0
 
     def __init__(self, path: Path, model: Any, *, padding: int, longest: int, cpu: bool) -> None:
         self.path, self.padding, self.longest = path, padding, longest
@@ -76,7 +79,7 @@ class Scorer(ABC):
             tokens, lengths = self._padded([queries[index].tokens for index in batch])
             chosen = torch.zeros_like(tokens, dtype=torch.bool)
             chosen[range(len(batch)), [queries[index].position for index in batch]] = True
-            logits = self._logits(tokens, lengths, chosen)
+            logits = self._predict(tokens, lengths, chosen)
             if logits.shape != (len(batch), len(self.embeddings)):
                 raise TrueNegError(f"{self.path}: has no masked-LM head; expected one of masked-LM training")
             yield batch, logits.float().log_softmax(-1)
@@ -130,7 +133,7 @@ class Scorer(ABC):
         """
         objective, tokens, target = objective.to(self._device), tokens.to(self._device), target.to(self._device)
         lengths, chosen = lengths.to(self._device), target.ne(self.padding)
-        logits = self._logits(tokens, lengths, chosen)
+        logits = self._predict(tokens, lengths, chosen)
         predicted = objective.predict(logits, target, tokens, chosen.reshape(-1).nonzero().squeeze(1))
         passes = EncoderPasses(
             predicted,
@@ -140,6 +143,14 @@ class Scorer(ABC):
             with_layers=with_layers or objective.options.uses_context,
         )
         return objective.judge(predicted, passes), passes
+
+    def _predict(self, tokens: Tensor, lengths: Tensor, chosen: Tensor) -> Tensor:
+        """:meth:`_logits`, of the mixture with the counts where there are some."""
+        logits = self._logits(tokens, lengths, chosen)
+        if self.counts is None:
+            return logits
+        positions = chosen.reshape(-1).nonzero().squeeze(1)
+        return self.counts.to(self._device).mixed(logits, tokens, positions, self.padding, self.counts_share)
 
     def _padded(self, rows: Sequence[NDArray[np.int64]]) -> tuple[Tensor, Tensor]:
         """Tokens, int64, shape (B, T), and lengths, int64, shape (B,), on the device."""

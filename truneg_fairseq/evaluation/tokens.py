@@ -42,6 +42,11 @@ class Tokens(ABC):
         """How often the training text has each token, shape (V,); None where it is not known."""
         return None
 
+    @property
+    def symbols(self) -> Sequence[str]:
+        """The tokens of the tokenizer, which counts of a text are in; a model may have more embeddings."""
+        return self.vocabulary.symbols
+
     @cached_property
     def _token_of(self) -> dict[str, int]:
         found: dict[str, int] = {}

@@ -178,7 +178,7 @@ def evaluate(
             yardsticks[vocabulary] = [kind(task, tokens, opened[-1]) for kind, task in zip(chosen, tasks, strict=True)]
             for yardstick in yardsticks[vocabulary]:
                 say(yardstick.described)
-        scorer = each.scorer(tokens)
+        scorer = each.scorer(tokens, counts=model.counts)
         for yardstick in yardsticks[vocabulary]:
             scores = yardstick.score(scorer)
             yield Measured(model, yardstick, scores, yardstick.controls(scorer) if with_controls and not number else {})

@@ -89,9 +89,15 @@ def load_corpus_targets(options: Any, symbols: Sequence[str], folder: Path) -> C
     """The counts of the dictionary with these symbols, by default in the folder; None where none are used."""
     if not options.corpus_targets:
         return None
-    from ..corpus_counts import CorpusCounts, counts_beside
+    from ..corpus_counts import counts_beside
 
-    path = Path(options.corpus_counts) if options.corpus_counts else counts_beside(folder)
+    return read_corpus_targets(Path(options.corpus_counts) if options.corpus_counts else counts_beside(folder), symbols)
+
+
+def read_corpus_targets(path: Path, symbols: Sequence[str]) -> CorpusTargets:
+    """The counts of a file that ``truneg data counts`` wrote, of the dictionary with these symbols."""
+    from ..corpus_counts import CorpusCounts
+
     counts = CorpusCounts.load(path, symbols)
     logger.info("corpus counts %s: %s; discount %g", path, counts.summary, counts.discount)
     pairs, triples = (

@@ -21,6 +21,7 @@ from .passes import MaskedPredictions
 from .soft_targets import SoftTargets
 
 _LAST_KEY = torch.iinfo(torch.int64).max
+_NOT_LEFT_OUT = -1  # in place of a gold word
 
 
 class _Rows(NamedTuple):
@@ -82,35 +83,56 @@ class CorpusTargets(nn.Module):
             padding: the id of padding.
             weight: the share a, in [0, 1].
         """
-        left, right, counted = self._neighbours(predicted, padding)
+        left, right, there = self._neighbours(predicted.original, predicted.positions, padding)
         gold = predicted.gold.clamp(max=len(self.words) - 1)
+        counted = predicted.counted & there & predicted.gold.lt(len(self.words))
         return self.between(left, gold, right, counted, weight)
+
+    def mixed(self, logits: Tensor, tokens: Tensor, positions: Tensor, padding: int, share: float) -> Tensor:
+        """Logarithms of ``(1 - a) p + a q``, fp32, shape (N, V), with p of the model and q of the counts: a look-up.
+
+        q is between the neighbours as the model reads them: beside a masked token, which no text has, p stands alone.
+        Nothing is left out of the counts, so the text that is predicted must not be the text that was counted.
+
+        Args:
+            logits: the model's, shape (N, V).
+            tokens: the model's input, int64, shape (B, T).
+            positions: of the predictions in the flat input, int64, shape (N,).
+            padding: the id of padding.
+            share: a, in [0, 1].
+        """
+        left, right, there = self._neighbours(tokens, positions, padding)
+        found = self.between(left, torch.full_like(left, _NOT_LEFT_OUT), right, there, share)
+        log = logits.float().log_softmax(-1)
+        assert found.tokens is not None
+        assert found.probability is not None
+        given = found.share[:, None]
+        mixed = (log.exp() * (1 - given)).scatter_add(1, found.tokens, given * found.probability)
+        return torch.where(given > 0, mixed.clamp(min=torch.finfo(torch.float32).tiny).log(), log)
 
     def seen(self, predicted: MaskedPredictions, padding: int) -> Tensor:
         """How often the corpus has the predictions between the same neighbours, int64, shape (N,)."""
-        left, right, counted = self._neighbours(predicted, padding)
+        left, right, there = self._neighbours(predicted.original, predicted.positions, padding)
         size = len(self.words)
+        counted = predicted.counted & there & predicted.gold.lt(size)
         key = (left * size + right) * size + predicted.prediction.clamp(max=size - 1)
         return _count(self.triple_keys, self.triple_sums, key) * (counted & predicted.prediction.lt(size))
 
-    def _neighbours(self, predicted: MaskedPredictions, padding: int) -> tuple[Tensor, Tensor, Tensor]:
-        """The original tokens on the left and on the right, and where both are there; shape (N,) each."""
-        original, width, size = predicted.original.reshape(-1), predicted.original.size(1), len(self.words)
-        original = original.where(original < size, padding)  # fairseq's tasks add tags of languages to dictionaries
-        column = predicted.positions % width
-        outside = torch.full_like(predicted.gold, padding)
-        left = torch.where(column > 0, original[(predicted.positions - 1).clamp(min=0)], outside)
-        right = torch.where(
-            column < width - 1, original[(predicted.positions + 1).clamp(max=len(original) - 1)], outside
-        )
-        return left, right, predicted.counted & left.ne(padding) & right.ne(padding) & predicted.gold.lt(size)
+    def _neighbours(self, rows: Tensor, positions: Tensor, padding: int) -> tuple[Tensor, Tensor, Tensor]:
+        """The tokens of ``rows``, shape (B, T), on the left and on the right, and where both are there; shape (N,)."""
+        flat, width, size = rows.reshape(-1), rows.size(1), len(self.words)
+        flat = flat.where(flat < size, padding)  # fairseq's tasks add tags of languages to dictionaries
+        column = positions % width
+        left = flat[(positions - 1).clamp(min=0)].where(column > 0, padding)
+        right = flat[(positions + 1).clamp(max=len(flat) - 1)].where(column < width - 1, padding)
+        return left, right, left.ne(padding) & right.ne(padding)
 
     def between(self, left: Tensor, gold: Tensor, right: Tensor, counted: Tensor, weight: float) -> SoftTargets:
         """q of gold tokens between two neighbours.
 
         Args:
             left: int64, shape (N,).
-            gold: int64, shape (N,).
+            gold: int64, shape (N,); :data:`_NOT_LEFT_OUT` where the text was not counted.
             right: int64, shape (N,).
             counted: bool, shape (N,), the positions that count.
             weight: the share a, in [0, 1].
@@ -131,13 +153,13 @@ class CorpusTargets(nn.Module):
 
         total = self.words.sum()
         frequency = (self.words[tokens] - own).clamp(min=0) / total
-        row = self._row(left, self._pair(left, gold))
+        row = self._row(left, self._pair(left, gold) * gold.ge(0))
         after_left = _discounted(self._pair(left, tokens) - own, row, discount, frequency)
         row = self._row(tokens, self._pair(gold, right) * own)
         before_right = _discounted(self._pair(tokens, right) - own, row, discount, self.words[right] / total)
         backed_off = _normalised(after_left * before_right * there)
 
-        count = _count(self.triple_keys, self.triple_sums, place + gold)
+        count = _count(self.triple_keys, self.triple_sums, place + gold) * gold.ge(0)
         row = _without_one(self.triple_sums[end] - self.triple_sums[start], end - start, count)
         found = _count(self.triple_keys, self.triple_sums, place + tokens)
         probability = _normalised(_discounted(found - own, row, discount, backed_off) * there)
