@@ -135,7 +135,7 @@ def figure() -> str:
         "The words and numbers are an example.",
         "HC looks the prediction up in a table of",
         "synonyms. SR-word asks no table: it acts on",
-        "every prediction. People accept about 1 in 5",
+        "every prediction. People accept about 1 in 7",
         "of WordNet’s synonyms in their context.",
     )
     drawn += [text(636, 466 + 20 * n, line, "small dim") for n, line in enumerate(notes)]

@@ -37,6 +37,7 @@ YARDSTICKS = {
 
 _BOUNDS = ("ceiling", "people", "half of the people")
 """Controls that a model is not meant to reach."""
+_MOST_NAMED = 2  # metrics in the verdict
 
 
 @dataclass(frozen=True)
@@ -249,33 +250,35 @@ def verdict(found: Sequence[Measured]) -> str:
     """What the table says, in one sentence."""
     cells, first = list(_cells(found)), _title(found[0], found)
     parts = []
-    others = dict.fromkeys(cell.owner for cell in cells if not cell.is_control and cell.owner != first)
-    for other in others:
-        better, worse, open_ = list[str](), list[str](), 0
+    for other in dict.fromkeys(cell.owner for cell in cells if not cell.is_control and cell.owner != first):
+        names: dict[str, list[str]] = {"better": [], "worse": [], "not significantly different": []}
         for cell in cells:
             if cell.owner != other or cell.baseline is None or cell.shown.higher_is_better is None:
                 continue
-            interval = cell.ratio.interval(cell.baseline)
-            if interval is None or interval.contains_zero:
-                open_ += 1
-            else:
-                is_better = (interval.mean > 0) == cell.shown.higher_is_better
-                (better if is_better else worse).append(f"{cell.shown.title} ({cell.task})")
-        said = [f"{word} in {', '.join(names)}" for word, names in (("better", better), ("worse", worse)) if names]
-        said += [f"not significantly different in {open_} {'metric' if open_ == 1 else 'metrics'}"] if open_ else []
-        parts.append(f"{other} against {first}: {'; '.join(said) or 'nothing to compare'}")
-    if not parts:
-        values = {(cell.task, cell.metric): cell.ratio.value for cell in cells if cell.owner == first}
-        beaten = dict[str, list[str]]()
-        for cell in cells:
-            higher, mine = cell.shown.higher_is_better, values.get((cell.task, cell.metric))
-            if not cell.is_control or cell.owner in _BOUNDS or mine in (None, cell.ratio.value) or higher is None:
-                continue
-            if (cell.ratio.value > mine) == higher:
-                beaten.setdefault(cell.owner, []).append(f"{cell.shown.title} ({cell.task})")
-        said = [f"{owner} in {', '.join(names)}" for owner, names in beaten.items()]
-        parts = [f"{first}: " + (f"better without training is {'; '.join(said)}" if said else "no control is better")]
-    return " | ".join(parts) + "."
+            interval, word = cell.ratio.interval(cell.baseline), "not significantly different"
+            if interval is not None and not interval.contains_zero:
+                word = "better" if (interval.mean > 0) == cell.shown.higher_is_better else "worse"
+            names[word].append(f"{cell.shown.title} ({cell.task})")
+        said = "; ".join(f"{word} in {_some(each)}" for word, each in names.items() if each)
+        parts.append(f"{other} against {first}: {said or 'nothing to compare'}")
+    if parts:
+        return " | ".join(parts) + "."
+    values = {(cell.task, cell.metric): cell.ratio.value for cell in cells if cell.owner == first}
+    beaten = dict[str, list[str]]()
+    for cell in cells:
+        higher, mine = cell.shown.higher_is_better, values.get((cell.task, cell.metric))
+        if not cell.is_control or cell.owner in _BOUNDS or mine in (None, cell.ratio.value) or higher is None:
+            continue
+        if (cell.ratio.value > mine) == higher:
+            beaten.setdefault(f"{cell.shown.title} ({cell.task})", []).append(cell.owner)
+    said = _some([f"{name} by {' and '.join(owners)}" for name, owners in beaten.items()])
+    return f"{first}: " + (f"better without training in {said}." if beaten else "no control is better.")
+
+
+def _some(names: Sequence[str]) -> str:
+    """How many, and the two most important ones."""
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return f"{len(names)} metric{'s' * (len(names) > 1)}: {', '.join(names[:_MOST_NAMED])}{more}"
 
 
 def _arrow(metric: Metric) -> str:

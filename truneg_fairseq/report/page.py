@@ -214,7 +214,7 @@ def _examples(runs: Sequence[Run]) -> Section | None:
         "examples",
         notes=[
             "Mistakes that the synonym table lists for the original word, and the probability that people accept them "
-            "(of WordNet's pairs about 1 in 5)."
+            "(of WordNet's pairs about 1 in 7)."
         ],
         tables=[Table("False negatives of the last measured checkpoints", head, rows, filtered=True)],
     )
