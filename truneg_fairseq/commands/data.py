@@ -18,11 +18,13 @@ def text(options: ExtractOptions) -> None:
     """
     from ..corpora.extract import extract
 
-    for split, counts in extract(options).items():
+    made = extract(options)
+    for split, counts in made.items():
         print(
             f"{options.output_dir / split}: {counts['documents']:,} documents, {counts['lines']:,} lines"
             + (f", {counts['replaced']:,} lines with U+FFFD (broken UTF-8)" if counts["replaced"] else "")
         )
+    print(f"next: truneg data binarize --train {options.output_dir / next(iter(made))} ...")
 
 
 def wordpiece(options: TrainWordpieceOptions) -> None:
@@ -31,7 +33,7 @@ def wordpiece(options: TrainWordpieceOptions) -> None:
 
     entries = train_wordpiece(options)
     fewer = f" of {options.vocab_size:,}: the text has no more" if entries < options.vocab_size else ""
-    print(f"{options.output}: {entries:,} entries{fewer}")
+    print(f"{options.output}: {entries:,} entries{fewer}; next: truneg data binarize --tokenizer {options.output} ...")
 
 
 def binarize(options: BinarizeOptions) -> None:
@@ -53,6 +55,10 @@ def binarize(options: BinarizeOptions) -> None:
             f"({counts.unknown / max(1, counts.tokens):.3%})"
             + (f", {counts.replaced:,} lines with U+FFFD (broken UTF-8)" if counts.replaced else "")
         )
+    if options.shard is None:
+        print(
+            f"next: truneg train {options.output_dir} --task masked_lm --criterion masked_lm_hc --arch roberta_base ..."
+        )
 
 
 def counts(options: CountOptions) -> None:
@@ -65,6 +71,7 @@ def counts(options: CountOptions) -> None:
     output, found = count_corpus(options)
     print(f"wrote {output} ({output.stat().st_size / 1e6:.1f} MB)")
     print(found.summary)
+    print(f"next: a training with --corpus-targets 0.1, or truneg evaluate MODEL --corpus-counts {output} ...")
 
 
 def prepare_glue(options: PrepareGlueOptions) -> None:

@@ -71,6 +71,7 @@ def build(options: BuildOptions) -> None:
     if before is not None and (before.options, before.summary) != (table.options, table.summary):
         print(f"in place of another table: {before.summary}; {before.options}")
     print(table.summary)
+    print(f"next: a training with --criterion masked_lm_hc --synonym-table {output}")
 
 
 def show(options: ShowOptions) -> None:
