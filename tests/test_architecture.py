@@ -27,10 +27,9 @@ optim
 models
 criterions tasks
 results
-convert launch
+convert launch report
 finetuning
 robustness evaluation
-report
 experiments
 commands
 """

@@ -10,8 +10,8 @@ import pytest
 from support.browser import DESKTOP, PHONE, Browser
 
 from truneg_fairseq.evaluation.explain import FALSE_NEGATIVE, RIGHT, TRUE_NEGATIVE, ExplainedSentence, MaskedWord
+from truneg_fairseq.evaluation.explain_page import explanation_page
 from truneg_fairseq.report.charts import Bar, Line, interval_chart, line_chart, thinned
-from truneg_fairseq.report.explanation import explanation_page
 from truneg_fairseq.report.html import Cell, Page, Section, Table
 
 EVIL = "<script>document.title = 'run'</script><img src=x onerror=\"document.title='run'\">"

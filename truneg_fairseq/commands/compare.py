@@ -30,7 +30,7 @@ class CompareOptions(JsonOutput):
 
 def compare(options: CompareOptions) -> None:
     """Compare models over seeds: the paper's tables, with intervals of the differences."""
-    from ..report.differences import difference_chart
+    from ..report.charts import difference_chart
     from ..results.comparison import Comparison, select
     from ..results.result import read_results
     from ..results.tables import FORMATS, notes, tables, wrapped

@@ -1,4 +1,4 @@
-"""Charts as SVG, drawn by Altair: lines over updates, intervals.
+"""Charts as SVG, drawn by Altair: lines over updates, differences between models with their intervals.
 
 Colours alone never tell two series apart: they differ in dashes and points too. The colours are Okabe and Ito's (safe
 for the colour-blind), darkened or lightened until they stand out from the page (3 : 1).
@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import require
+from ..errors import TrueNegError, require
 from ..files import replacing_text
+from ..results.comparison import Comparison, Quantity
 
 LIGHT = ("#0072b2", "#c04f00", "#00795a", "#a3487f", "#8a6100", "#3c7fa8")
 DARK = ("#56b4e9", "#ff9e4a", "#3fd0a4", "#e79ac7", "#e6b93c", "#9cc9e6")
@@ -157,6 +158,49 @@ def stacked(title: str, charts: Sequence[Chart]) -> Chart:
     if len(charts) == 1:
         return charts[0]
     return Chart(title, _altair().vconcat(*(chart.drawing for chart in charts)).resolve_scale(x="independent"))
+
+
+def difference_charts(comparison: Comparison) -> list[Chart]:
+    """A chart for each table and unit that some model and the baseline have a seed in common for."""
+    groups = {title: _bars(comparison, quantities) for title, quantities in comparison.groups.items()}
+    return [
+        _chart(f"{title}: differences to {comparison.baseline}", bars, unit)
+        for title, by_unit in groups.items()
+        for unit, bars in by_unit.items()
+    ]
+
+
+def difference_chart(comparison: Comparison) -> Chart:
+    """All differences in one picture, an axis for each unit."""
+    by_unit: dict[str, list[Bar]] = {}
+    for title, group in comparison.groups.items():
+        for unit, bars in _bars(comparison, group, prefix=f"{title} ").items():
+            by_unit.setdefault(unit, []).extend(bars)
+    if not by_unit:
+        raise TrueNegError(
+            f"--picture: no model has a task of the tables and a seed in common with the baseline {comparison.baseline}"
+        )
+    title = f"Differences to {comparison.baseline}"
+    return stacked(title, [_chart(title, bars, unit) for unit, bars in by_unit.items()])
+
+
+def _chart(title: str, bars: list[Bar], unit: str) -> Chart:
+    return interval_chart(title, bars, x_title=f"{unit or 'difference'}; mean over seeds, 95 % interval")
+
+
+def _bars(comparison: Comparison, quantities: Sequence[Quantity], prefix: str = "") -> dict[str, list[Bar]]:
+    """By unit: a difference of 0.05 bits would not be seen beside one of 2 points."""
+    found: dict[str, list[Bar]] = {}
+    for quantity in quantities:
+        for model in comparison.models:
+            summary = comparison.summary(model, quantity)
+            if summary is None or summary.difference is None:
+                continue
+            factor, interval = quantity.factor, None if summary.direction is None else summary.interval
+            ends = None if interval is None else (factor * interval.low, factor * interval.high)
+            bar = Bar(f"{prefix}{quantity.heading.strip()}", factor * summary.difference, ends, model)
+            found.setdefault(quantity.unit, []).append(bar)
+    return found
 
 
 def thinned(points: Sequence[tuple[float, float]], most: int = _MOST_POINTS) -> list[tuple[float, float]]:

@@ -6,14 +6,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from .. import __version__
-from ..evaluation.measurements import QUANTITIES as MEASURED
-from ..evaluation.measurements import Measurement
 from ..results.comparison import Comparison
+from ..results.held_out import QUANTITIES as MEASURED
+from ..results.held_out import Measurement
 from ..results.result import Result
 from ..results.tables import Table, notes, tables
 from ..trainer.folder import TRAINING
-from .charts import Line, line_chart
-from .differences import difference_charts
+from .charts import Line, difference_charts, line_chart
 from .html import Cell, Page, Section
 from .run import Run, differing_facts, fact_names
 
@@ -141,13 +140,10 @@ def _table_2(runs: Sequence[Run]) -> Section | None:
         for name, checkpoints in measured.items()
         for each in checkpoints
     ]
+    over_training = any(len({each.updates for each in checkpoints}) > 1 for checkpoints in measured.values())
     charts = []
-    for quantity, title in MEASURED.items():
+    for quantity, title in MEASURED.items() if over_training else ():  # else the table has it
         lines = []
-        if all(
-            len({each.updates for each in checkpoints}) == 1 for checkpoints in measured.values()
-        ):  # the table has it
-            break
         for name, checkpoints in measured.items():
             points = [(each.updates, each.values[quantity]) for each in checkpoints if quantity in each.values]
             ends = [(each.updates, *each.intervals[quantity]) for each in checkpoints if quantity in each.intervals]

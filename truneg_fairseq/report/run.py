@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import TrueNegError
-from ..evaluation.measurements import Measurement, read_measurements
 from ..files import split_name
+from ..results.held_out import Measurement, read_measurements
 from ..trainer.folder import MANIFEST_NAME, METRICS_NAME, TRAINING, Series, changes, is_held, read_manifest, read_series
 
 _NOT_SHOWN = {"host", "batches"}  # a page is for sharing; batches are among the settings

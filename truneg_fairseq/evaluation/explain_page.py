@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..evaluation.explain import FALSE_NEGATIVE, RIGHT, SCORES, TRUE_NEGATIVE, ExplainedSentence, MaskedWord
+from ..report.html import Cell, Page, Section, Word
 from ..results.tables import Table
-from .html import Cell, Page, Section, Word
+from .explain import FALSE_NEGATIVE, RIGHT, SCORES, TRUE_NEGATIVE, ExplainedSentence, MaskedWord
 
 _MEANINGS = {
     RIGHT: "right: the original word",

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from ..files import convert
-from ..results.intervals import Ratio
-from ..results.result import BITS, HELD_OUT, Result, read_results
+from .intervals import Ratio
+from .result import BITS, HELD_OUT, Result, read_results
 
 QUANTITIES = {
     BITS: "loss, bits per masked token",
