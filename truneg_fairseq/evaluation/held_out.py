@@ -123,7 +123,7 @@ class HeldOut(Yardstick):
         from ..models.loading import load_task
 
         split, read = self._source, self._last.checkpoint
-        require_whole_split(data / split, ids=True)
+        require_whole_split(data / split)
         task = load_task(read, data, self._task.mask_seed)
         try:
             task.load_dataset(split)
