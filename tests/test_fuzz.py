@@ -38,7 +38,7 @@ from truneg_fairseq.evaluation.minimal_pairs import Blimp
 from truneg_fairseq.evaluation.people import read_people
 from truneg_fairseq.finetuning.glue_files import TASKS, read_split
 from truneg_fairseq.finetuning.squad_files import read_predictions, read_squad
-from truneg_fairseq.models.checkpoints import read_checkpoint, read_embeddings
+from truneg_fairseq.models.checkpoints import read_checkpoint
 from truneg_fairseq.objectives.acceptance import AcceptanceModel
 from truneg_fairseq.results.result import read_results
 from truneg_fairseq.synonyms.lists import TsvLexicon
@@ -164,7 +164,6 @@ def make_checkpoint(folder: Path) -> None:
 
 
 def read_converted(folder: Path) -> None:
-    read_embeddings(folder / "c.pt")
     select(read_checkpoint(folder / "c.pt"), None)
 
 

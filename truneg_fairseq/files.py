@@ -86,11 +86,6 @@ class _Output(io.FileIO):
             return super().write(data)
 
 
-def make_output_folder(folder: Path) -> None:
-    """Makes a folder and its parents where they are missing."""
-    folder.mkdir(parents=True, exist_ok=True)
-
-
 def is_new(folder: Path) -> bool:
     """Whether nothing is there yet, or an empty folder that a finished one can be renamed to."""
     if not folder.is_dir() or folder.is_symlink() or folder.is_mount():
@@ -143,7 +138,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
 
     What a killed process left of an earlier one is removed; a living one holds the lock in its own.
     """
-    make_output_folder(folder.parent)
+    folder.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as held:
         with writing(folder):
             begun = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-", suffix=".new"))
@@ -278,7 +273,7 @@ def _unfit(where: str, error: msgspec.ValidationError, expected: str) -> TrueNeg
 
 def save_arrays(path: Path, metadata: Mapping[str, Any], **arrays: Any) -> None:
     """Writes a compressed npz without pickles; the file appears whole or not at all."""
-    make_output_folder(path.parent)
+    path.parent.mkdir(parents=True, exist_ok=True)
     with replacing_file(path) as file:
         np.savez_compressed(file, **arrays, metadata=np.array(json.dumps(metadata, sort_keys=True)))
 

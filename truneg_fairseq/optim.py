@@ -67,22 +67,11 @@ class ElectraAdam(torch.optim.AdamW):
         return found
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Takes over the state of an optimizer over parameters of the same shapes; the options of the groups stay those
-        of this one. Another number of groups, or of parameters in a group, or another shape is a ValueError.
-        """
-        own = self.state_dict()["param_groups"]
-        counts, expected = ([len(g["params"]) for g in groups] for groups in (state_dict["param_groups"], own))
-        if counts != expected:
-            raise ValueError(f"found groups of {counts} parameters, expected {expected}")
-        saved = chain.from_iterable(group["params"] for group in state_dict["param_groups"])
-        parameters = chain.from_iterable(group["params"] for group in self.param_groups)
-        state = {}
-        for number, (index, parameter) in enumerate(zip(saved, parameters, strict=True)):
-            if index in state_dict["state"]:
-                state[number] = {name: torch.as_tensor(v).clone() for name, v in state_dict["state"][index].items()}
-                if (found := state[number]["exp_avg"].shape) != parameter.shape:
-                    raise ValueError(f"found exp_avg of shape {tuple(found)}, expected {tuple(parameter.shape)}")
-        super().load_state_dict({"state": state, "param_groups": own})
+        """Takes over the averages of an optimizer over parameters of the same shapes; the options stay this one's."""
+        own, saved = self.state_dict()["param_groups"], state_dict["param_groups"]
+        if [len(group["params"]) for group in own] == [len(group["params"]) for group in saved]:
+            saved = [{**mine, "params": group["params"]} for mine, group in zip(own, saved, strict=True)]
+        super().load_state_dict({**state_dict, "param_groups": saved})
 
 
 def parameter_depths(names: Iterable[str]) -> dict[str, int]:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from ..errors import TrueNegError
 from ..evaluation.models import OpenedModel, OpeningOptions, is_hugging_face, load_table, prepare
-from ..files import make_output_folder
 from ..options import option
 
 
@@ -97,7 +96,7 @@ def judge(options: JudgeOptions) -> None:  # noqa: PLR0915
             if model.provenance.get("sha256") == judgements.sha256:
                 lines.append(f"{name} was fitted on these judgements; --fit ranks it on other targets")
             continue
-        make_output_folder(options.fit)
+        options.fit.mkdir(parents=True, exist_ok=True)
         provenance = {
             "data": judgements.path.name,
             "sha256": judgements.sha256,

@@ -24,7 +24,6 @@ from ..files import (
     VERSION,
     check_same,
     is_new,
-    make_output_folder,
     read_record,
     replacing_file,
     replacing_text,
@@ -96,7 +95,7 @@ def extract(options: ExtractOptions) -> dict[str, Counter[str]]:
     if folder == output_dir or (folder / RECORD_NAME).exists():
         check_same(folder, read_record(folder)["settings"], wanted)
     else:
-        make_output_folder(folder / "done")
+        (folder / "done").mkdir(parents=True, exist_ok=True)
         write_record(folder, {"settings": wanted})
     todo = [part for part in parts if not _done(folder, part).exists()]
     with Progress(desc="extract", unit=" documents") as bar:
@@ -173,7 +172,7 @@ def _extract_part(folder: Path, options: ExtractOptions, part: Part, advance: Ad
                 documents=bool(lines), lines=len(lines), replaced=sum("\ufffd" in line for line in lines)
             )
             if lines and split not in streams:
-                make_output_folder(folder / split)
+                (folder / split).mkdir(parents=True, exist_ok=True)
                 streams[split] = stack.enter_context(replacing_file(folder / split / f"{part.name}.txt"))
             if lines:
                 streams[split].write("".join(f"{line}\n" for line in (*lines, "")).encode())

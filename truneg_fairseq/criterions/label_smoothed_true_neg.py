@@ -20,7 +20,6 @@ from fairseq.criterions.label_smoothed_cross_entropy import (
 from torch import Tensor
 
 from .. import options
-from ..data.tokenizer import vocabulary_of
 from ..errors import TrueNegError, one_line_errors
 from ..objectives import MaskedPredictions, TrueNegativeLoss, TrueNegativeOptions
 from ..objectives.loop import build_objective
@@ -62,12 +61,10 @@ class LabelSmoothedTrueNeg(LabelSmoothedCrossEntropyCriterion):
 
     def _build_objective(self, chosen: TrueNegativeOptions, task: Any) -> TrueNegativeLoss:
         given = task.cfg or task.args  # language_modeling has the second alone
-        symbols, folder = task.target_dictionary.symbols, Path(given.data.split(":")[0])
         return build_objective(
             chosen,
-            symbols=symbols,
-            vocabulary=lambda: vocabulary_of(symbols, folder, tokenization=chosen.tokenization),
-            folder=folder,
+            symbols=task.target_dictionary.symbols,
+            folder=Path(given.data.split(":")[0]),
             padding=self.padding_idx,
             label_smoothing=self.eps,
         )

@@ -23,7 +23,6 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from .. import options
-from ..data.tokenizer import vocabulary_of
 from ..errors import TrueNegError, one_line_errors
 from ..files import require_checkpoint
 from ..models.encoder import layer_states
@@ -115,7 +114,7 @@ class MaskedLmTrueNeg(MaskedLmLoss):
             self._embeddings(model)
 
     def _build_objective(self, chosen: TrueNegativeOptions, task: Any) -> TrueNegativeLoss:
-        symbols, folder = task.source_dictionary.symbols, Path(task.cfg.data.split(":")[0])
+        folder = Path(task.cfg.data.split(":")[0])
         chosen.check()
         teacher = None
         if chosen.teacher_targets and chosen.teacher:
@@ -123,8 +122,7 @@ class MaskedLmTrueNeg(MaskedLmLoss):
             teacher = Teacher(Path(chosen.teacher), folder, task.mask_idx)
         return build_objective(
             chosen,
-            symbols=symbols,
-            vocabulary=lambda: vocabulary_of(symbols, folder, tokenization=chosen.tokenization),
+            symbols=task.source_dictionary.symbols,
             folder=folder,
             padding=self.padding_idx,
             teacher=teacher,

@@ -35,7 +35,7 @@ from typing_extensions import override
 
 from ..corpora.text import read_lines
 from ..errors import TrueNegError, require, unreadable
-from ..files import make_output_folder, read_json, replacing_file
+from ..files import read_json, replacing_file
 from ..options import option
 from ..vocabulary import (
     MASK_SYMBOL,
@@ -146,7 +146,7 @@ class TextTokenizer(ABC):
 
     def save(self, folder: Path) -> None:
         """Writes the tokenizer's files; the folder is made if it is missing."""
-        make_output_folder(folder)
+        folder.mkdir(parents=True, exist_ok=True)
         for name, content in self.contents().items():
             with replacing_file(folder / name) as stream:
                 stream.write(content)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..corpora.text import read_lines, require_plain
 from ..errors import TrueNegError
-from ..files import make_output_folder, replacing_text, require_different, require_writable
+from ..files import replacing_text, require_different, require_writable
 from ..options import check, option
 from ..workers import Progress
 from .tokenizer import BERT_SPECIALS, bert_tokenizer
@@ -54,7 +54,7 @@ def train_wordpiece(options: TrainWordpieceOptions) -> int:
     # decides between pairs of equal frequency. Numbered beforehand, they are the same in every run.
     continuing = sorted(entry for entry in alphabet if len(entry) > 1)
     entries = _train(inputs, cased, vocab_size, first_entries=specials + continuing)
-    make_output_folder(output.parent)
+    output.parent.mkdir(parents=True, exist_ok=True)
     with replacing_text(output) as stream:
         stream.writelines(f"{entry}\n" for entry in entries)
     return len(entries)

@@ -182,7 +182,7 @@ def judge_of(tokens: Tokens, synonym_table: Path | None, detector: str = TABLE) 
     return build_objective(
         options,
         symbols=vocabulary.symbols,
-        vocabulary=lambda: vocabulary,
+        words=vocabulary,
         folder=tokens.tables,
         padding=tokens.padding,
     )

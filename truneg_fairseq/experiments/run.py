@@ -11,7 +11,7 @@ from pathlib import Path
 
 from .. import register
 from ..errors import TrueNegError
-from ..files import make_output_folder, replacing_text
+from ..files import replacing_text
 from ..launch.jobs import Job, devices_of, run_jobs
 from ..launch.slurm import SLURM, call_in_job
 from ..launch.training import DONE_NAME, RESULTS_NAME, Hardware, changed_setting, check_precision, hold_lock
@@ -156,7 +156,7 @@ class Runner:
     def execute(self) -> list[str]:
         """Does what is missing, writes tables and page, and returns a line for each failed run or lost result."""
         options, failed = self._options, list[str]()
-        make_output_folder(options.output)
+        options.output.mkdir(parents=True, exist_ok=True)
         with hold_lock(options.output / ".lock", f"{options.output}: another experiment is at work there"):
             register()
             quiet_fairseq()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..files import make_output_folder, replacing_text, require_different, require_writable
+from ..files import replacing_text, require_different, require_writable
 from ..launch.training import Diverged
 from ..models.checkpoints import check_vocabulary
 from .data import PretrainedVocabulary
@@ -87,7 +87,7 @@ def _write_submission(task: TaskFormat, ids: list[str], found: Predictions, path
     """
     if not all(name.isdigit() for name in ids):
         ids = [str(number) for number in range(len(ids))]
-    make_output_folder(path.parent)
+    path.parent.mkdir(parents=True, exist_ok=True)
     if task.regression:
         texts = [f"{value:.3f}" for value in np.clip(found.values * HIGHEST_SCORE, 0, HIGHEST_SCORE)]
     else:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import TrueNegError, one_line_errors
-from ..files import make_output_folder, replacing_text
+from ..files import replacing_text
 from ..options import option
 from ..workers import Progress
 from .process import ENDS, PACKAGES, call_kept, environment_of, exit_on_signals, failure, handling, keep_call
@@ -88,7 +88,7 @@ def call_in_job(
     key = f"{name.replace(' ', '-')}-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:8]}"
     # A job that has told its end may stay in the queue for a while.
     job = None if ended.exists() else _QUEUE.find(key)
-    make_output_folder(folder)
+    folder.mkdir(parents=True, exist_ok=True)
     keep_call(folder / WORK_NAME, work)  # a job that still waits does what is wanted now
     if job is None:
         log.unlink(missing_ok=True)

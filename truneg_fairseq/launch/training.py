@@ -16,7 +16,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from ..errors import TrueNegError
-from ..files import make_output_folder, read_json, replacing_file, replacing_text
+from ..files import read_json, replacing_file, replacing_text
 from ..trainer.checkpoints import LAST
 from ..trainer.folder import is_held
 from ..trainer.stopping import EXIT_DIVERGED, EXIT_STOPPED
@@ -106,7 +106,7 @@ class TrainingRun(abc.ABC):
         ``progress`` is called with the number of updates that are done, and an error from it ends the training; the
         device is the GPU, None for any. A loss of NaN raises :class:`Diverged`.
         """
-        make_output_folder(self.folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
         # From its settings to its end: before it has saved anything, another command's settings would replace them.
         with hold_lock(self.folder / ".command.lock", f"{self.folder}: another command trains there"):
             deadline = time.monotonic() + _ORPHAN_SECONDS  # the training of a killed command may still save
@@ -178,7 +178,7 @@ def write_settings(folder: Path, settings: Mapping[str, Any]) -> None:
 
     To be called while nobody else works in the folder.
     """
-    make_output_folder(folder)
+    folder.mkdir(parents=True, exist_ok=True)
     if not (folder / SETTINGS_NAME).exists() and any(folder.glob("checkpoint*.pt")):
         raise TrueNegError(f"--output {folder}: has checkpoints of another training; choose another folder")
     if difference := changed_setting(folder, settings):

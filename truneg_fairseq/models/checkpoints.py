@@ -24,11 +24,8 @@ _SAME_VOCABULARY = (
     "prepare the data with the model's dictionary and tokenizer; if only the order of the tokens differs, "
     "'truneg convert CKPT.pt NEW.pt --data DATA-BIN' moves the weights"
 )
-_EMBEDDINGS = "embed_tokens.weight"
 # In the RoBERTa models that fairseq's authors released.
 _EARLY = "decoder.sentence_encoder."
-# The generator's embeddings are the discriminator's under a second name.
-_REPEATED = "generator."
 # What a model is as large as. No layer is without tensors.
 _SIZES = re.compile(
     r"(encoder|decoder|generator)_(layers|embed_dim|ffn_embed_dim|attention_heads)|embedding_dim"
@@ -92,20 +89,6 @@ def data_of(checkpoint: Checkpoint) -> Path:
             f"{checkpoint.path}: was trained on {data}, which is not a folder here; give the data with --data"
         )
     return first
-
-
-def read_embeddings(checkpoint: Path) -> Tensor:
-    """The input embedding matrix of a fairseq encoder's checkpoint, shape (V, E); loaded with weights_only."""
-    model = _load(checkpoint)["model"]
-    matrices = [
-        tensor for name, tensor in model.items() if name.endswith(_EMBEDDINGS) and not name.startswith(_REPEATED)
-    ]
-    if len(matrices) != 1:
-        raise TrueNegError(
-            f"{checkpoint}: has {len(matrices)} input embedding matrices, expected 1 named ...{_EMBEDDINGS}"
-        )
-    embeddings: Tensor = matrices[0]
-    return embeddings
 
 
 def write_checkpoint(

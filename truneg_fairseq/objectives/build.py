@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ..errors import TrueNegError
-from ..vocabulary import Vocabulary, WordBoundaries, vocabulary_of_tokenizer
+from ..vocabulary import PAD, Vocabulary, WordBoundaries, read_symbols, vocabulary_of_tokenizer
 from .acceptance import model_of
 from .corpus_targets import CorpusTargets
 from .false_negatives import BlockedPairs, Detector, pair_keys
@@ -29,9 +29,9 @@ def build_parts(
     options: TrueNegativeOptions,
     *,
     symbols: Sequence[str],
-    vocabulary: Callable[[], Vocabulary],
     folder: Path,
     padding: int,
+    words: Vocabulary | None = None,
     teacher: Callable[[MaskedPredictions], Tensor] | None = None,
 ) -> dict[str, Any]:
     """The arguments of :class:`~.loss.Objective` for a dictionary.
@@ -39,9 +39,9 @@ def build_parts(
     Args:
         options: what is minimised.
         symbols: the tokens of the dictionary, by id.
-        vocabulary: reads the dictionary's words; called where something looks at words.
         folder: where the synonym table, the counts and the blocked pairs are, and are built where they are missing.
         padding: the id of padding.
+        words: the dictionary's words; None to read them by the tokenizer in the folder.
         teacher: see :class:`~.loss.Objective`.
     """
     options.check()
@@ -49,7 +49,10 @@ def build_parts(
     parts: dict[str, Any] = {"padding": padding, "corpus": corpus, "teacher": teacher}
     if not options.looks_at_words:
         return parts
-    words = vocabulary()
+    if words is None:
+        from ..data.tokenizer import vocabulary_of
+
+        words = vocabulary_of(symbols, folder, tokenization=options.tokenization)
     unfinished = None if words.unfinished is None else torch.from_numpy(words.unfinished)
     parts["boundaries"] = WordBoundaries(torch.from_numpy(words.continues), unfinished)
     table = keys = None
@@ -124,16 +127,8 @@ def _detector(options: TrueNegativeOptions, words: Vocabulary, folder: Path, key
 
 def parts_for_dictionary(path: Path, options: TrueNegativeOptions) -> dict[str, Any]:
     """:func:`build_parts` for fairseq's ``dict.txt``."""
-    from ..data.tokenizer import vocabulary_of
-    from ..vocabulary import read_symbols
-
-    symbols, folder = read_symbols(path), path.parent
-
-    def vocabulary() -> Vocabulary:
-        return vocabulary_of(symbols, folder, tokenization=options.tokenization)
-
-    padding = symbols.index("<pad>")
-    parts = build_parts(options, symbols=symbols, vocabulary=vocabulary, folder=folder, padding=padding)
+    symbols = read_symbols(path)
+    parts = build_parts(options, symbols=symbols, folder=path.parent, padding=PAD)
     logger.info("%s", expected_losses(len(symbols), parts["corpus"]))
     return parts
 
@@ -153,14 +148,8 @@ def parts_for_tokenizer(tokenizer: Any, options: TrueNegativeOptions, size: int 
     teacher = transformers_teacher(options.teacher, tokenizer) if options.teacher_targets and options.teacher else None
     # A folder of the cache for each tokenizer and source.
     folder: Path = cache_path(words, options.synonym_source).with_suffix("")
-    parts = build_parts(
-        options,
-        symbols=words.symbols,
-        vocabulary=lambda: words,
-        folder=folder,
-        padding=tokenizer.pad_token_id,
-        teacher=teacher,
-    )
+    padding = tokenizer.pad_token_id
+    parts = build_parts(options, symbols=words.symbols, folder=folder, padding=padding, words=words, teacher=teacher)
     logger.info("%s", expected_losses(len(words), parts["corpus"]))
     return parts
 

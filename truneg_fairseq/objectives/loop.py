@@ -160,7 +160,7 @@ class TrueNegativeLoss(Objective):
     def metrics(self) -> dict[str, float]:
         """The rates since this was asked last, over all processes: ``mlm_loss`` (nats), ``accuracy`` (%), ...
 
-        A host-device sync; docs/reference/logged.md explains the names. Every process has to ask.
+        A host-device sync; docs/reference/files.md explains the names. Every process has to ask.
         """
         sums, self._sums = self._sums, {}
         if not sums:

@@ -140,11 +140,9 @@ def build_table(
         gold, synonym = np.divmod(excluded, len(vocabulary))
         keys = np.setdiff1d(keys, np.concatenate([excluded, synonym * len(vocabulary) + gold]))
     golds, synonyms = pairs_of_keys(keys, len(vocabulary)).T
-    vectors = None if options.vectors is None else opened.get("embeddings") or EmbeddingLexicon(options.vectors)
     return SynonymTable(
         gold=golds,
         synonym=synonyms,
-        cosine=vectors.cosines(vocabulary.words, golds, synonyms) if isinstance(vectors, EmbeddingLexicon) else None,
         vocabulary_size=len(vocabulary),
         fingerprint=vocabulary.fingerprint,
         tokenization=vocabulary.tokenization,

@@ -36,8 +36,6 @@ class SynonymTable(_Metadata):
     gold: NDArray[np.int32]  # int32, shape (P,), ascending; the gold token of each pair
     # int32, shape (P,), ascending within a gold token; a prediction that does not count as a mistake
     synonym: NDArray[np.int32]
-    # fp32, shape (P,), of the words' vectors, 0 where one is unknown; None where the table was built without vectors
-    cosine: NDArray[np.float32] | None = None
 
     def __len__(self) -> int:
         return len(self.gold)
@@ -86,16 +84,14 @@ class SynonymTable(_Metadata):
     def save(self, path: Path) -> None:
         """Writes the table as an npz."""
         metadata = {each.name: getattr(self, each.name) for each in fields(_Metadata)}
-        cosine = {} if self.cosine is None else {"cosine": self.cosine}
-        save_arrays(path, metadata, gold=self.gold, synonym=self.synonym, **cosine)
+        save_arrays(path, metadata, gold=self.gold, synonym=self.synonym)
 
     @classmethod
     def load(cls, path: Path) -> SynonymTable:
         """Reads a table; nothing in the file is ever unpickled."""
         arrays = read_arrays(path, ("gold", "synonym", "metadata"), expected=_EXPECTED)
         metadata = parse_json(str(arrays["metadata"]), f"{path}: metadata", _Metadata, expected=_EXPECTED)
-        gold, synonym, cosine = arrays["gold"], arrays["synonym"], arrays.get("cosine")
-        return cls(gold=gold, synonym=synonym, cosine=cosine, **asdict(metadata))
+        return cls(gold=arrays["gold"], synonym=arrays["synonym"], **asdict(metadata))
 
 
 def pairs_of_keys(keys: NDArray[np.int64], vocabulary_size: int) -> NDArray[np.int32]:

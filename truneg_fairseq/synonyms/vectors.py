@@ -171,20 +171,6 @@ class EmbeddingLexicon(Lexicon):
     def _vectors(self, rows: Sequence[int]) -> NDArray[np.float32]:
         return np.stack([self._blocks[row // BLOCK][row % BLOCK] for row in rows])
 
-    def cosines(
-        self, words: Sequence[str | None], left: NDArray[np.int32], right: NDArray[np.int32]
-    ) -> NDArray[np.float32]:
-        """The cosines of pairs of words, fp32, shape (P,), 0 if the file lacks one; indices into the words."""
-        rows = self.rows_of([word for word in words if word is not None])
-        place = np.array([-1 if word is None else rows.get(word, -1) for word in words])
-        known = (place[left] >= 0) & (place[right] >= 0)
-        found = np.zeros(len(left), dtype=np.float32)
-        for chunk in np.array_split(np.flatnonzero(known), 1 + int(known.sum()) // BLOCK):
-            if len(chunk):
-                pair = (self._vectors(place[side[chunk]].tolist()) for side in (left, right))
-                found[chunk] = np.einsum("pe,pe->p", *pair)
-        return found
-
 
 def _largest(scores: NDArray[np.float32], count: int, threshold: float | None) -> Iterator[NDArray[np.int64]]:
     """The columns of the largest scores of each row, largest first, of equal ones the earlier first."""

