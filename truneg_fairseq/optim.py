@@ -8,6 +8,7 @@ fairseq reads the fields' types at run time: no ``from __future__ import annotat
 """
 
 import ast
+import copy
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -71,7 +72,8 @@ class ElectraAdam(torch.optim.AdamW):
         own, saved = self.state_dict()["param_groups"], state_dict["param_groups"]
         if [len(group["params"]) for group in own] == [len(group["params"]) for group in saved]:
             saved = [{**mine, "params": group["params"]} for mine, group in zip(own, saved, strict=True)]
-        super().load_state_dict({**state_dict, "param_groups": saved})
+        # torch takes the tensors themselves, and would train in the checkpoint.
+        super().load_state_dict({"state": copy.deepcopy(state_dict["state"]), "param_groups": saved})
 
 
 def parameter_depths(names: Iterable[str]) -> dict[str, int]:

@@ -58,7 +58,7 @@ def test_a_file_that_is_not_there_is_named_with_its_flag(tmp_path):
     empty.mkdir()
     given = [word for pair in (here | {"--tokenizer": empty}).items() for word in pair]
     folder = run_command(truneg("data", "binarize", *given), check=False)
-    assert_one_line(folder, f"{empty}: has no tokenizer beside its data; expected one")
+    assert_one_line(folder, f"{empty}: has no tokenizer beside its data, or several; expected one")
     saved = run_command(truneg("evaluate", tmp_path, "--data", tmp_path, "--task", "held-out=valid"), check=False)
     assert_one_line(saved, f"{tmp_path}: is a folder, expected a fairseq checkpoint; give a file such as")
     missing = run_command(truneg("explain", "--checkpoint", "NOPE", "A car."), check=False)

@@ -228,8 +228,8 @@ def test_what_is_no_tokenizer_is_one_line(tmp_path):
     gpt2().save(tmp_path / "both")
     wordpiece().save(tmp_path / "both")
     for message, call in (
-        ("has no tokenizer beside its data; expected one, as", lambda: load_tokenizer(tmp_path)),
-        ("has the files of several tokenizers; expected one", lambda: load_tokenizer(tmp_path / "both")),
+        ("has no tokenizer beside its data, or several; expected one, as", lambda: load_tokenizer(tmp_path)),
+        ("has no tokenizer beside its data, or several; expected one", lambda: load_tokenizer(tmp_path / "both")),
         ("tokenizer.json: no such file; expected a fast tokenizer", lambda: FastTokenizer.load(tmp_path)),
         ("encoder.json: cannot be read", lambda: FastTokenizer.load(tmp_path / "both" / "encoder.json")),
         ("expected a SentencePiece model", lambda: SentencePieceTokenizer(b"junk")),

@@ -47,7 +47,7 @@ from ..vocabulary import (
     tokenization_of,
 )
 
-TOKENIZER, CONFIG = "tokenizer.json", "tokenizer_config.json"
+TOKENIZER, CONFIG, SENTENCEPIECE = "tokenizer.json", "tokenizer_config.json", "sentencepiece.model"
 BERT_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 BERT_TOKENS = {"<s>": "[CLS]", "<pad>": "[PAD]", "</s>": "[SEP]", "<unk>": "[UNK]", MASK_SYMBOL: "[MASK]"}
 """fairseq's special symbols and the tokens of the same role in BERT's vocabulary."""
@@ -304,7 +304,7 @@ class SentencePieceTokenizer(TextTokenizer):
 
     tokenization = "sentencepiece"
 
-    def __init__(self, model: bytes, source: Path = Path("sentencepiece.model")) -> None:
+    def __init__(self, model: bytes, source: Path = Path(SENTENCEPIECE)) -> None:
         require("sentencepiece", extra="fairseq")
         from sentencepiece import SentencePieceProcessor
 
@@ -355,7 +355,7 @@ class SentencePieceTokenizer(TextTokenizer):
 
     @override
     def contents(self) -> dict[str, bytes]:
-        return {"sentencepiece.model": self._model}
+        return {SENTENCEPIECE: self._model}
 
 
 def _load_gpt2(folder: Path) -> FastTokenizer:
@@ -363,42 +363,34 @@ def _load_gpt2(folder: Path) -> FastTokenizer:
     return gpt2_tokenizer(encoder_json.read_bytes(), vocab_bpe.read_bytes(), encoder_json)
 
 
-def _load_sentencepiece(folder: Path) -> SentencePieceTokenizer:
-    path = folder / "sentencepiece.model"
-    return SentencePieceTokenizer(path.read_bytes(), path)
-
-
 _KINDS: dict[tuple[str, ...], Callable[[Path], TextTokenizer]] = {
     (TOKENIZER,): FastTokenizer.load,
     _GPT2_FILES: _load_gpt2,
-    ("sentencepiece.model",): _load_sentencepiece,
+    (SENTENCEPIECE,): lambda folder: SentencePieceTokenizer((folder / SENTENCEPIECE).read_bytes(), folder),
 }
 """How a tokenizer is loaded from a folder that has its files."""
 
 
-def _kinds_in(folder: Path) -> list[tuple[str, ...]]:
-    return [names for names in _KINDS if all((folder / name).is_file() for name in names)]
-
-
-def has_tokenizer(folder: Path) -> bool:
-    """Whether a folder has the files of one tokenizer."""
-    return len(_kinds_in(folder)) == 1
+def find_tokenizer(folder: Path) -> TextTokenizer | None:
+    """The tokenizer whose files lie in a folder; None where there are those of none, or of several."""
+    kinds = [load for names, load in _KINDS.items() if all((folder / name).is_file() for name in names)]
+    return kinds[0](folder) if len(kinds) == 1 else None
 
 
 def load_tokenizer(folder: Path | str) -> TextTokenizer:
     """The tokenizer whose files lie in a folder of binarized data."""
-    folder = Path(folder)
-    kinds = _kinds_in(folder)
-    if len(kinds) != 1:
-        files = "; ".join(" and ".join(names) for names in kinds or _KINDS)
-        found = "has the files of several tokenizers" if kinds else "has no tokenizer beside its data"
-        raise TrueNegError(f"{folder}: {found}; expected one, as 'truneg data binarize' writes it ({files})")
-    return _KINDS[kinds[0]](folder)
+    if (found := find_tokenizer(Path(folder))) is None:
+        files = "; ".join(map(" and ".join, _KINDS))
+        raise TrueNegError(
+            f"{folder}: has no tokenizer beside its data, or several; expected one, as 'truneg data binarize' writes "
+            f"it ({files})"
+        )
+    return found
 
 
 def vocabulary_of(symbols: Sequence[str], data: Path, *, tokenization: str = "auto") -> Vocabulary:
     """:meth:`Vocabulary.from_symbols` for the folder ``data``, whose tokenizer knows how whole words are marked."""
-    tokenizer = load_tokenizer(data) if has_tokenizer(data) else None
+    tokenizer = find_tokenizer(data)
     if tokenizer is not None and tokenization == "auto":
         tokenization = tokenizer.tokenization
     added = () if tokenizer is None else tokenizer.added_symbols
@@ -446,8 +438,8 @@ class TokenizerOptions:
         """The tokenizer that the flags name."""
         path = self.tokenizer
         if path.is_dir():
-            if has_tokenizer(path) or not (path / "vocab.txt").is_file():
-                return load_tokenizer(path)
+            if (found := find_tokenizer(path)) is not None or not (path / "vocab.txt").is_file():
+                return found or load_tokenizer(path)
             path = path / "vocab.txt"  # a BERT's folder without tokenizer.json
         if path.name in _BPE_FILES:
             merges = path.with_name(_BPE_FILES[path.name])
