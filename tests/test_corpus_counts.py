@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from truneg_fairseq import corpus_counts as module
 from truneg_fairseq.commands.main import main
-from truneg_fairseq.corpus_counts import FILE_NAME, CorpusCounts, count_tokens, counts_beside
+from truneg_fairseq.corpus_counts import FILE_NAME, CorpusCounts, count_tokens
 from truneg_fairseq.errors import TrueNegError
 
 SYMBOLS = [*"abcdef"]
@@ -67,14 +67,6 @@ def test_a_file_gives_back_what_was_written(tmp_path):
     assert read.source["data"] == "somewhere"
     with pytest.raises(TrueNegError, match=r"a\.npz: belongs to another dictionary .*'truneg data counts'"):
         CorpusCounts.load(tmp_path / "new" / "a.npz", [*SYMBOLS, "g"])
-
-
-def test_counts_under_their_former_name_are_found(tmp_path):
-    assert counts_beside(tmp_path) == tmp_path / FILE_NAME
-    (tmp_path / "alternatives.npz").touch()
-    assert counts_beside(tmp_path) == tmp_path / "alternatives.npz"
-    (tmp_path / FILE_NAME).touch()
-    assert counts_beside(tmp_path) == tmp_path / FILE_NAME
 
 
 def test_the_command_counts_the_training_text(binarized, tmp_path, capsys):

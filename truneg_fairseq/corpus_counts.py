@@ -28,7 +28,6 @@ from .vocabulary import fingerprint, read_symbols, vocabulary_of_tokenizer
 from .workers import Progress
 
 FILE_NAME = "corpus_counts.npz"
-_FORMER_NAME = "alternatives.npz"
 _MEMBERS = ("words", "pair_steps", "pair_n", "triple_steps", "triple_n", "metadata")
 _EXPECTED = "corpus counts, the npz that 'truneg data counts --data DATA-BIN' writes"
 _SPLIT = "train"
@@ -102,9 +101,8 @@ class CorpusCounts(_Metadata):
 
 
 def counts_beside(data: Path) -> Path:
-    """The counts in a folder of binarized data, perhaps under their former name."""
-    former = data / _FORMER_NAME
-    return former if former.exists() and not (data / FILE_NAME).exists() else data / FILE_NAME
+    """The counts in a folder of binarized data."""
+    return data / FILE_NAME
 
 
 @dataclass(frozen=True, kw_only=True)

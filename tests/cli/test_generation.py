@@ -42,7 +42,7 @@ def data(tmp_path_factory):
             for place in (".", "en_XX", "de_DE"):
                 (folder / place).mkdir(exist_ok=True)
                 shutil.copy(folder / f"{split}.de-en.en.{end}", folder / place / f"{split}.{end}")
-    count_tokens(read_tokens(folder / "train"), read_symbols(folder)).save(folder / "alternatives.npz")
+    count_tokens(read_tokens(folder / "train"), read_symbols(folder)).save(folder / "corpus_counts.npz")
     return folder
 
 

@@ -6,7 +6,6 @@ import shutil
 
 import pytest
 import torch
-import torch.nn.functional as F
 from support.commands import PLUGIN, TINY_MODEL, TINY_TRAINING, fairseq_train, run_command, truneg
 from support.trainings import batches, build, configuration, make, trainer_of
 
@@ -23,30 +22,6 @@ def counted(binarized, tmp_path_factory):
     path = tmp_path_factory.mktemp("counts") / FILE_NAME
     run_command(truneg("data", "counts", "--data", binarized, "--output", path))
     return ("--corpus-counts", path)
-
-
-def test_the_loss_is_that_of_the_mixed_target(binarized, counted):
-    _, task, model, criterion = build(binarized, *CRITERION, *BOTH, *counted, "--uniform-targets", "0.1")
-    model.eval()
-    for sample in batches(task, 2):
-        predicted = criterion.predict(model, sample)
-        size = predicted.logits.size(1)
-        corpus = criterion.objective.corpus.targets(predicted, criterion.padding_idx, 0.2)
-        assert 0 < int(corpus.share.gt(0).sum()) < len(corpus.share), "the ends of a sequence have no neighbour"
-        words = F.normalize(model.encoder.sentence_encoder.embed_tokens.weight.detach(), dim=1)
-        target = torch.zeros(len(predicted.gold), size)
-        for row, gold in enumerate(predicted.gold.tolist()):
-            target[row] += 0.1 / size
-            target[row].scatter_add_(0, corpus.tokens[row], corpus.share[row] * corpus.probability[row])
-            cosines = words @ words[gold]
-            cosines[gold] = -2
-            near = cosines.argsort(descending=True)[:10]
-            target[row][near] += 0.1 * (cosines[near] / 0.1).softmax(0)
-            target[row][gold] += 0.8 - corpus.share[row]
-        torch.testing.assert_close(target.sum(1), torch.ones(len(target)))
-        loss, *_ = criterion(model, sample)
-        expected = -(target * predicted.logits.log_softmax(1)).sum()
-        torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_a_training_reads_the_counts_beside_its_data(binarized, counted, tmp_path):

@@ -155,17 +155,6 @@ def test_files_give_the_same_tokenizer_back(tokenizer, tmp_path):
     assert loaded.contents() == tokenizer.contents()
 
 
-def test_a_folder_of_an_earlier_version_gives_the_same_tokenizer(tmp_path):
-    """It has vocab.txt and tokenizer.json, and no tokenizer_config.json."""
-    wordpiece().save(tmp_path)
-    (tmp_path / "tokenizer_config.json").unlink()
-    (tmp_path / "vocab.txt").write_text("".join(f"{word}\n" for word in WORDS), encoding="utf-8")
-    found = load_tokenizer(tmp_path)
-    assert found.symbols() == wordpiece().symbols()
-    assert found.encode_batch(TEXT) == wordpiece().encode_batch(TEXT)
-    assert vocabulary_of(["<s>", "<pad>", "</s>", "<unk>", *found.symbols()], tmp_path).tokenization == "wordpiece"
-
-
 def test_the_flag_takes_every_kind_of_file(tmp_path):
     for name, made in MAKERS.items():
         made().save(tmp_path / name)

@@ -462,7 +462,7 @@ def test_counts_beside_the_data_are_a_setting_too(folder, tmp_path):
     (training, *_) = (run.training for run in Runner(found, ExperimentOptions(file=path, output=tmp_path / "out")).runs)
     digests = set()
     for content in ("few", "many words"):
-        (data / "alternatives.npz").write_text(content)
+        (data / "corpus_counts.npz").write_text(content)
         digests.add(training.settings["--corpus-counts"])
     assert len(digests) == 2
 
