@@ -103,7 +103,7 @@ def test_coverage_of_the_bert_vocabulary(wordnet, tmp_path):
     assert (tmp_path / "t.npz").stat().st_size < 1e6
 
 
-pairs = st.sets(st.tuples(st.integers(0, 49), st.integers(0, 49)), max_size=60)
+PAIRS = st.sets(st.tuples(st.integers(0, 49), st.integers(0, 49)), max_size=60)
 
 
 def table_of(listed: set[tuple[int, int]], **changes) -> SynonymTable:
@@ -113,7 +113,7 @@ def table_of(listed: set[tuple[int, int]], **changes) -> SynonymTable:
     return SynonymTable(**{**values, **changes})
 
 
-@given(listed=pairs)
+@given(listed=PAIRS)
 def test_saved_and_loaded_it_is_the_same(listed, tmp_path_factory):
     path = tmp_path_factory.mktemp("table") / "t.npz"
     table = table_of(listed)
