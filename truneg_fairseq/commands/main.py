@@ -68,6 +68,7 @@ def build_parser(*, listed: bool = False) -> argparse.ArgumentParser:
     """The parser of the whole command; argparse lists the commands itself where that is wanted."""
     parser = Parser(
         prog="truneg",
+        usage="truneg [--traceback] COMMAND ...",
         description="Train masked language models on true negatives, see their mistakes, and measure whether it helps.",
         epilog="\n".join(_listed()),
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -55,7 +55,8 @@ def add_command(parser: argparse.ArgumentParser, command: Command) -> None:
 
 def add_commands(parser: argparse.ArgumentParser, commands: Mapping[str, Command], *, listed: bool = True) -> None:
     """Adds subcommands; ``--help`` names those that are ``listed``."""
-    subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
+    hidden: dict[str, Any] = {} if listed else {"help": argparse.SUPPRESS}  # no empty section
+    subparsers = parser.add_subparsers(required=True, metavar="COMMAND", prog=parser.prog, **hidden)
     for name, command in commands.items():
         if not name:
             continue
