@@ -103,7 +103,7 @@ def prepared(tmp_path_factory, wordnet):
     return place
 
 
-FOLLOWS = {"evaluate.md": "fairseq.md", "robustness.md": "squad.md"}
+FOLLOWS = {"evaluate.md": "fairseq.md", "robustness.md": "finetune.md"}
 """What a page reads was made by another page, whose commands come first."""
 STARTS = sorted(path.name for path in (REPOSITORY / "docs" / "start").glob("*.md") if path.name not in FOLLOWS)
 

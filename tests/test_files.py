@@ -160,13 +160,15 @@ def test_a_folder_is_locked_before_another_process_can_see_it(tmp_path, monkeypa
     assert (tmp_path / "f").is_dir()
 
 
-@pytest.mark.parametrize("command", ["glue train --output out", "squad train --output out", "explain car"])
+@pytest.mark.parametrize(
+    "command", ["finetune model.pt --output out --prepared", "explain car --checkpoint none.pt --data"]
+)
 def test_commands_refuse_data_with_a_colon(command, tmp_path, monkeypatch):
     """fairseq would look for the first part of it."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a:b" / "data").mkdir(parents=True)
-    with pytest.raises(SystemExit, match=r"--data a:b/data: has a ':' in its whole path .*; choose another name"):
-        main([*command.split(), "--checkpoint", "none.pt", "--data", "a:b/data"])
+    with pytest.raises(SystemExit, match=r"--(data|prepared) a:b/data: has a ':' in its .*; choose another"):
+        main([*command.split(), "a:b/data"])
     assert not (tmp_path / "out").exists()
 
 

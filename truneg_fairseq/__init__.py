@@ -20,7 +20,7 @@ __version__ = "0.1.0"
 
 # The modules that register themselves with fairseq when they are imported.
 _REGISTERED = """
-models.bert models.electra criterions tasks optim finetuning.glue_task finetuning.squad_task
+models.bert models.electra criterions tasks optim finetuning.glue_fairseq finetuning.squad_fairseq
 """.split()
 
 

@@ -1,7 +1,7 @@
 """Bag-of-words baselines of GLUE's tasks: TF-IDF features of words and pairs of words with a linear model.
 
 A pair of sentences has the features of both, those that they share, and the cosine of the two. They are trained on
-the official training sets and scored on the official dev sets, with the metrics of ``truneg glue train``:
+the official training sets and scored on the official dev sets, with the metrics of ``truneg finetune``:
 
     python docs/results/glue_bag_of_words.py --glue-dir GLUE --tasks CoLA SST-2 MRPC STS-B RTE
 """
@@ -18,8 +18,8 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from truneg_fairseq.commands.main import run_as_script
-from truneg_fairseq.finetuning.glue_files import TASKS, GlueSplit, TaskFormat, find_tasks, read_task, task_files
-from truneg_fairseq.finetuning.glue_metrics import classification_metrics, regression_metrics
+from truneg_fairseq.finetuning.glue import classification_metrics, regression_metrics
+from truneg_fairseq.finetuning.glue_files import TASKS, GlueSplit, TaskFormat, read_split, task_files
 from truneg_fairseq.options import option
 
 
@@ -32,9 +32,11 @@ class Options:
 def bag_of_words(options: Options) -> None:
     """Print the metrics of each task in percent, of the baseline and of the constant prediction."""
     print(f"{'task':8}{'metric':12}{'bag of words':>14}{'constant':>10}")
-    for task in find_tasks(options.tasks):
+    for task in (TASKS[name] for name in options.tasks):
         name = task.name
-        splits = {split.name: split for split in read_task(task, task_files(task, options.glue_dir / name))}
+        splits = {
+            split: read_split(task, split, path) for split, path in task_files(task, options.glue_dir / name).items()
+        }
         for metric, (found, constant) in measure(task, splits["train"], splits["valid"]).items():
             print(f"{name:8}{metric:12}{100 * found:14.2f}{100 * constant:10.2f}", flush=True)
 

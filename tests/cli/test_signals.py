@@ -43,16 +43,16 @@ def test_fine_tuning(name, number, tmp_path):
         data = glue_files.write_data(tmp_path / "data")
         prepared = glue_files.write_glue(tmp_path / "prepared", data, ["RTE"])
         model = glue_files.write_model(tmp_path, data)
-        flags: tuple[object, ...] = ("--tasks", "RTE", "--seeds", 1, "--epochs", 8, "--max-length", 16)
+        flags: tuple[object, ...] = ("--max-length", 16)
     else:
         data = squad_examples.write_data(tmp_path / "data")
-        prepared = squad_examples.prepare(tmp_path / "prepared", data)
+        prepared = squad_examples.prepare(tmp_path / "prepared", data).parent
         model = glue_files.write_model(tmp_path, data, "ElectraForMaskedLM")
-        flags = ("--epochs", 8, "--layer-lr-decay", 1)
+        flags = ("--layer-lr-decay", 1)
 
     def command(output: str) -> list[object]:
-        given = ("--checkpoint", model, "--data", prepared, "--output", tmp_path / output, "--batch-size", 8)
-        return truneg(name, "train", *given, "--cpu", "--lr", 0.001, *flags)
+        given = (model, "--prepared", prepared, "--output", tmp_path / output, "--batch-size", 8, "--seeds", 1)
+        return truneg("finetune", *given, "--epochs", 8, "--cpu", "--lr", 0.001, *flags)
 
     logs = tmp_path / "stopped"
     stop_and_continue(

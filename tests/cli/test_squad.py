@@ -1,4 +1,4 @@
-"""SQuAD through fairseq-train and truneg squad: training, resuming, workers, predictions, export, bad input."""
+"""SQuAD through fairseq-train and truneg finetune: training, resuming, workers, predictions, export, bad input."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +21,6 @@ import torch.nn.functional as F
 import yaml
 from support.cli_runs import (
     assert_keys_are_known,
-    content,
     largest_difference,
     logged,
     parameters,
@@ -32,9 +32,10 @@ from support.glue_files import write_model
 from support.squad_examples import TOKENS, one_line, prepare, write_data
 
 from truneg_fairseq.commands.main import main
-from truneg_fairseq.finetuning import squad_runs
+from truneg_fairseq.finetuning.options import FinetuneOptions
+from truneg_fairseq.finetuning.run import check, load_finetuned
+from truneg_fairseq.finetuning.squad import Squad
 from truneg_fairseq.finetuning.squad_features import SquadFeatures
-from truneg_fairseq.finetuning.squad_options import TrainSquadOptions
 from truneg_fairseq.models import checkpoints
 from truneg_fairseq.results.result import read_results
 
@@ -47,7 +48,7 @@ SIZES = {
     "embedding_dim": 16,
     "max_positions": 24,
 }
-OPTIONS = ("--cpu", "--batch-size", 8, "--lr", 0.003, "--layer-lr-decay", 1)
+OPTIONS = ("--cpu", "--batch-size", 8, "--lr", 0.003, "--layer-lr-decay", 1, "--seeds", 1, "--keep-models")
 
 
 @pytest.fixture(scope="module")
@@ -67,8 +68,8 @@ def pretrained(tmp_path_factory, data) -> Path:
 
 
 def train(checkpoint: Path, features: Path, output: Path, *arguments: object) -> list[object]:
-    flags = ("--checkpoint", checkpoint, "--data", features, "--output", output, *OPTIONS)
-    return truneg("squad", "train", *flags, *arguments)
+    flags = (checkpoint, "--prepared", features.parent, "--output", output, *OPTIONS)
+    return truneg("finetune", *flags, *arguments)
 
 
 def run_train(*command: object) -> str:
@@ -76,7 +77,7 @@ def run_train(*command: object) -> str:
     printed = io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
         count_trainings(patch)
-        main([str(word) for word in command[command.index("squad") :]])
+        main([str(word) for word in command[command.index("finetune") :]])
     return printed.getvalue()
 
 
@@ -90,12 +91,13 @@ def validations(folder: Path) -> list[dict[str, float]]:
 def finetuned(pretrained, features, tmp_path_factory) -> tuple[Path, str]:
     """The folder of a run and what its command printed."""
     output = tmp_path_factory.mktemp("run")
-    return output, run_train(*train(pretrained, features, output, "--epochs", 5))
+    printed = run_train(*train(f"electra={pretrained}", features, output, "--epochs", 5))
+    return output / "runs" / "electra" / "SQuAD-1", printed
 
 
 def in_process(*words: object) -> None:
-    """truneg squad in this process."""
-    main(["squad", *map(str, words)])
+    """truneg in this process."""
+    main([*map(str, words)])
 
 
 def score(data: Path, *arguments: object) -> dict[str, float]:
@@ -109,34 +111,32 @@ def error(*words: object) -> str:
     return one_line(lambda: in_process(*words))
 
 
-def test_predictions_score_as_the_validation_did(finetuned, features, tmp_path):
-    output, printed = finetuned
-    shown = validations(output)
-    final = json.loads(printed)
-    valid = features.parent / "valid.json"
+def test_predictions_score_as_the_validation_did(finetuned, features, tmp_path, capsys):
+    folder, printed = finetuned
+    shown = validations(folder)
+    valid = features.parents[1] / "valid.json"
+    final = score(valid, folder / "predictions.json")
     assert [step["num_updates"] for step in shown] == [25, 50, 75, 100, 125]
     assert {name: shown[-1][name] for name in final} == pytest.approx(final, rel=1e-5)
+    assert re.search(rf"^electra +SQuAD +f1 +{final['f1']:.2f} +- +1$", printed, re.MULTILINE)
     assert final["f1"] > 40
     assert len({step["f1"] for step in shown}) > 1
-    assert max(step["f1"] for step in shown) == pytest.approx(
-        content(output / "checkpoint_best.pt")["extra_state"]["best"], rel=1e-5
-    )
-    assert score(valid, output / "predictions.json") == final
     predictions = tmp_path / "predictions.json"
-    arguments = ("--checkpoint", output / "checkpoint_last.pt", "--data", valid, "--output", predictions, "--cpu")
-    run_command(truneg("squad", "predict", *arguments, "--batch-size", 3))
-    assert predictions.read_text() == (output / "predictions.json").read_text()
-    best = json.loads((output / "nbest.json").read_text())
+    in_process("predict", folder / "model.pt", valid, "--output", predictions, "--cpu")
+    assert json.loads(capsys.readouterr().out) == {"examples": 24, **final}
+    assert predictions.read_text() == (folder / "predictions.json").read_text()
+    best = json.loads((folder / "nbest.json").read_text())
     assert {name: candidates[0]["text"] for name, candidates in best.items()} == json.loads(predictions.read_text())
     assert all(sum(c["probability"] for c in candidates) == pytest.approx(1) for candidates in best.values())
 
 
 def test_the_result_is_kept(finetuned, pretrained, features):
-    output, printed = finetuned
-    (result,) = read_results([output / "results.jsonl"])
-    assert result.key == (pretrained.parent.name, "SQuAD", 1)
-    final = json.loads(printed)
+    folder, _ = finetuned
+    (result,) = read_results([folder.parents[2] / "results.jsonl"])
+    assert result.key == ("electra", "SQuAD", 1)
+    final = score(features.parents[1] / "valid.json", folder / "predictions.json")
     assert {name: 100 * value for name, value in result.metrics.items()} == pytest.approx(final)
+    assert (result.group, [metric.title for metric in result.shown.values()]) == ("SQuAD 1.1", ["EM", "F1"])
     assert len(result.example_ids) == len(result.examples["f1"]) == 24
     assert result.example_ids[0] == "valid-0-0"
     assert 0 < result.wall_seconds < 300
@@ -148,9 +148,10 @@ def test_the_result_is_kept(finetuned, pretrained, features):
 
 @pytest.mark.slow
 def test_an_interrupted_run_continues_and_a_finished_one_is_skipped(finetuned, pretrained, features, tmp_path):
-    output, printed = finetuned
-    command = train(pretrained, features, tmp_path / "run", "--epochs", 5)
-    log, said = tmp_path / "run/train.log", tmp_path / "said"
+    folder, printed = finetuned
+    command = train(f"electra={pretrained}", features, tmp_path / "run", "--epochs", 5)
+    run, said = tmp_path / "run/runs/electra/SQuAD-1", tmp_path / "said"
+    log = run / "train.log"
     process = start_command(command, said, said)
     deadline = time.monotonic() + 240
     while "end of epoch 3" not in (log.read_text() if log.exists() else ""):
@@ -161,23 +162,22 @@ def test_an_interrupted_run_continues_and_a_finished_one_is_skipped(finetuned, p
     assert "Traceback" not in said.read_text()
     assert "@ 50 updates" in log.read_text()
     before = len(log.read_text())
-    resumed = run_train(*command)
+    table = printed.splitlines()[:-1]  # the last line names the file
+    assert run_train(*command).splitlines()[:-1] == table
     added = log.read_text()[before:]
     assert 0 < int(re.search(r"Loaded checkpoint \S+ \(epoch \d+ @ (\d+) updates\)", added)[1]) < 125
-    assert resumed == printed
-    last = "checkpoint_last.pt"
-    assert largest_difference(parameters(tmp_path / "run" / last), parameters(output / last)) == 0
-    assert run_train(*command) == printed
+    assert largest_difference(parameters(run / "model.pt"), parameters(folder / "model.pt")) == 0
+    assert run_train(*command).splitlines()[:-1] == table
     assert len(log.read_text()) == before + len(added)
     assert len(read_results([tmp_path / "run" / "results.jsonl"])) == 1
-    other = "has a run with seed 1, expected 2; give the same options to continue it"
-    assert other in error(*command[4:], "--seed", 2)
+    other = "has SQuAD seed 1 of electra with epochs 5, expected 6; give the same options"
+    assert other in error(*command[command.index("finetune") :], "--epochs", 6)
 
 
 def test_two_workers_validate_as_one(finetuned, features, tmp_path):
     """The windows of a question are in batches of both; the same as the run itself had logged."""
     output, _ = finetuned
-    start = output / "checkpoint_last.pt"
+    start = output / "model.pt"
     flags = """
     --task squad --criterion squad --arch electra_tiny --batch-size 3 --required-batch-size-multiple 1 --optimizer
     electra_adam --lr 0 --lr-scheduler fixed --max-update 1 --num-workers 0 --cpu --log-format json --no-save
@@ -194,27 +194,28 @@ def test_two_workers_validate_as_one(finetuned, features, tmp_path):
 
 
 @pytest.mark.slow
-def test_squad_2(pretrained, data, tmp_path):
+def test_squad_2(pretrained, data, tmp_path, capsys):
     """Trained, answered, scored; and what --prepared and the threshold change."""
     features = prepare(tmp_path / "squad2", data, 60, unanswerable=True)
-    output, valid = tmp_path / "run", tmp_path / "squad2" / "valid.json"
-    final = json.loads(run_train(*train(pretrained, features, output, "--epochs", 8, "--lr", 0.001)))
-    texts = json.loads((output / "predictions.json").read_text())
+    valid = tmp_path / "squad2" / "valid.json"
+    run_train(*train(f"m={pretrained}", features, tmp_path, "--epochs", 8, "--lr", 0.001))
+    folder = tmp_path / "runs/m/SQuAD-1"
+    texts = json.loads((folder / "predictions.json").read_text())
     assert 0 < sum(text == "" for text in texts.values()) < len(texts) == 24
-    official = score(valid, output / "predictions.json")
-    assert (official["exact"], official["f1"]) == (final["exact_match"], final["f1"])
-    assert read_results([output / "results.jsonl"])[0].task == "SQuAD 2.0"
+    official = score(valid, folder / "predictions.json")
+    (result,) = read_results([tmp_path / "results.jsonl"])
+    assert (result.task, result.group) == ("SQuAD 2.0", "SQuAD 2.0")
+    assert (official["exact"], official["f1"]) == pytest.approx([100 * each for each in result.metrics.values()])
     moved = features.rename(tmp_path / "moved")
-    common = ("--checkpoint", output / "checkpoint_last.pt", "--data", valid, "--cpu")
-    lost = error("predict", *common, "--output", tmp_path / "p.json")
-    assert f"was trained on {features}, which is not a folder here; name it with --prepared" in lost
+    words = ("predict", folder / "model.pt", valid, "--cpu")
+    assert f"was trained on {features}, which is not a folder here; name it with --prepared" in error(*words)
     probabilities = tmp_path / "probabilities.json"
     for threshold, empty in ((1, 0), (0, 24)):
         options = ("--prepared", moved, "--threshold", threshold, "--na-prob-file", probabilities)
-        in_process("predict", *common, *options, "--output", tmp_path / f"{threshold}.json")
+        in_process(*words, *options, "--output", tmp_path / f"{threshold}.json")
         texts = json.loads((tmp_path / f"{threshold}.json").read_text())
         assert sum(text == "" for text in texts.values()) == empty
-    assert score(valid, tmp_path / "1.json", "--na-prob-file", probabilities)["best_f1"] >= final["f1"]
+    assert score(valid, tmp_path / "1.json", "--na-prob-file", probabilities)["best_f1"] >= official["f1"]
 
 
 def test_fine_tuning_is_transformers(features, data, tmp_path):
@@ -248,7 +249,7 @@ def test_fine_tuning_is_transformers(features, data, tmp_path):
     found = [float(step["loss"]) * math.log(2) for step in logged(result.stdout, "train_inner")]
 
     import truneg_fairseq
-    from truneg_fairseq.finetuning.squad_task import SquadTask, SquadTaskConfig, answer_logits
+    from truneg_fairseq.finetuning.squad_fairseq import SquadTask, SquadTaskConfig, answer_logits
     from truneg_fairseq.optim import ElectraAdam
 
     truneg_fairseq.register()
@@ -291,7 +292,7 @@ def test_fine_tuning_is_transformers(features, data, tmp_path):
     assert found == pytest.approx(expected, abs=6e-4)
     assert expected[-1] < expected[0] - 0.2
 
-    ours = squad_runs.Answerer.load(tmp_path / "run/checkpoint_last.pt", None, cpu=True).model
+    ours = load_finetuned(tmp_path / "run/checkpoint_last.pt", features, cpu=True).model
     sample = task.dataset("train").collater([0, 1, 2, 3])
     with torch.no_grad():
         looped = their_logits(theirs.eval(), rows, sample)
@@ -301,16 +302,17 @@ def test_fine_tuning_is_transformers(features, data, tmp_path):
 
 def test_the_settings_are_electras(pretrained, features, tmp_path):
     """What fairseq-train is given: two epochs of batches of 32 windows."""
-    options = TrainSquadOptions(checkpoint=pretrained, data=features, output=tmp_path, seed=7, cpu=True)
-    given = dict(itertools.pairwise(squad_runs.check(options).flags))
+    options = FinetuneOptions(models=[str(pretrained)], prepared=features.parent, output=tmp_path, seeds=[7], cpu=True)
+    (run,) = check(options)
+    given = dict(itertools.pairwise(run.flags))
     updates = str(2 * math.ceil(len(SquadFeatures.load(features / "train")) / 32))
     expected = {"--seed": "7", "--lr": "0.0001", "--layer-lr-decay": "0.8", "--weight-decay": "0.01"}
     expected |= {"--optimizer": "electra_adam", "--lr-scheduler": "electra_linear", "--warmup-ratio": "0.1"}
-    expected |= {"--batch-size": "32", "--clip-norm": "1.0", "--max-epoch": "2"}
-    expected |= {"--max-update": updates, "--total-num-update": updates, "--save-interval-updates": "1000"}
+    expected |= {"--batch-size": "32", "--clip-norm": "1.0", "--max-epoch": "2", "--task": "squad"}
+    expected |= {"--max-update": updates, "--total-num-update": updates}
     assert expected.items() <= given.items()
-    large = squad_runs.electra_settings(options, 1024)
-    assert (large["lr"], large["layer_lr_decay"]) == (5e-5, 0.9)
+    large = Squad().recipe(SimpleNamespace(hidden_size=1024), {"max_length": 384})
+    assert (large.lr, large.layer_lr_decay) == (5e-5, 0.9)
 
 
 def test_bad_input_of_predict_is_one_line(finetuned, pretrained, tmp_path):
@@ -318,11 +320,10 @@ def test_bad_input_of_predict_is_one_line(finetuned, pretrained, tmp_path):
     broken = tmp_path / "broken.json"
     broken.write_text('{"version": "1.1"}')
     for checkpoint, file, message in (
-        (pretrained, broken, "was trained on --task masked_lm; expected a checkpoint of truneg squad train"),
-        (output / "checkpoint_last.pt", broken, "Object missing required field data; expected SQuAD's JSON"),
+        (pretrained, broken, "was trained on --task masked_lm; expected a fine-tuned model"),
+        (output / "model.pt", broken, "Object missing required field data; expected SQuAD's JSON"),
     ):
-        arguments = ("--checkpoint", checkpoint, "--data", file, "--output", tmp_path / "out.json", "--cpu")
-        assert message in error("predict", *arguments)
+        assert message in error("predict", checkpoint, file, "--output", tmp_path / "out.json", "--cpu")
     assert not (tmp_path / "out.json").exists()
 
 

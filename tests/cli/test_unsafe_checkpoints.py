@@ -15,8 +15,7 @@ COMMANDS = {
     "evaluate": "evaluate evil.pt --data bin --task held-out=valid",
     "explain": "explain car --checkpoint evil.pt --data bin",
     "convert": "convert evil.pt folder",
-    "squad predict": "squad predict --checkpoint evil.pt --data data.json --output answers.json",
-    "glue predict": "glue predict --checkpoint evil.pt --data dev.tsv",
+    "predict": "predict evil.pt dev.tsv",
 }
 
 

@@ -135,8 +135,8 @@ def test_glue_in_a_job_gives_the_local_scores(slurm, tmp_path):
     prepared, model = write_glue(tmp_path / "glue", data, ["RTE"]), write_model(tmp_path, data)
 
     def glue(output: str, *options: object) -> list[object]:
-        given = ("--checkpoint", model, "--data", prepared, "--output", tmp_path / output, "--tasks", "RTE")
-        return truneg("glue", "train", *given, "--seeds", 1, "--epochs", 1, "--max-length", 16, "--cpu", *options)
+        given = (model, "--prepared", prepared, "--output", tmp_path / output, "--tasks", "RTE")
+        return truneg("finetune", *given, "--seeds", 1, "--epochs", 1, "--max-length", 16, "--cpu", *options)
 
     slurm.run(*glue("job", *LAUNCHER))
     run_command(glue("here"))

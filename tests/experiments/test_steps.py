@@ -19,8 +19,7 @@ from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.experiments.evaluation import _finetuning_options
 from truneg_fairseq.experiments.settings import Attack, Glue
 from truneg_fairseq.experiments.steps import attack
-from truneg_fairseq.finetuning import squad_runs as runs
-from truneg_fairseq.finetuning.glue_options import TrainGlueOptions
+from truneg_fairseq.finetuning import run as runs
 from truneg_fairseq.launch.training import Hardware
 from truneg_fairseq.results.result import read_results
 
@@ -74,11 +73,11 @@ def test_an_attack_is_answered_and_scored(tmp_path, monkeypatch):
         asked.append(options)
         options.output.write_text(json.dumps({"q": first["answers"][0]["text"], "q-turk": "no"}))
 
-    monkeypatch.setattr(runs, "predict_file", answer)
+    monkeypatch.setattr(runs, "predict", answer)
     results = tmp_path / "results.jsonl"
     attack(Attack(data=data), "AddOne", tmp_path / "last.pt", model="hc", seed=3, results=results, cpu=True)
     (options,) = asked
-    assert (options.checkpoint, options.data, options.cpu) == (tmp_path / "last.pt", data, True)
+    assert (options.checkpoint, options.file, options.cpu) == (tmp_path / "last.pt", data, True)
     (found,) = read_results([results])
     assert found.key == ("hc", "AddOne", 3)
     assert (found.metrics["original_f1"], found.metrics["transformed_f1"]) == (1, 0)
@@ -98,9 +97,9 @@ def is_running(process: Path) -> bool:
     ],
 )
 def test_wrong_options_of_a_fine_tuning_are_named(options, line, tmp_path):
-    run = SimpleNamespace(model_path=tmp_path / "model.pt", hardware=Hardware(cpu=True))
-    own = {"output": tmp_path, "tasks": ["RTE"], "seeds": [1], "model": "hc"}
+    run = SimpleNamespace(arm="hc", model_path=tmp_path / "model.pt", hardware=Hardware(cpu=True))
+    own = {"output": tmp_path, "tasks": ["RTE"], "seeds": [1]}
     asked = Glue(data=tmp_path, tasks=["RTE"], options={"epochs": 2, "weight-decay": None})
-    assert _finetuning_options(TrainGlueOptions, "glue", asked, run, dict(own)).epochs == 2
+    assert _finetuning_options("glue", asked, run, dict(own)).epochs == 2
     with pytest.raises(TrueNegError, match=line):
-        _finetuning_options(TrainGlueOptions, "glue", structs.replace(asked, options=options), run, dict(own))
+        _finetuning_options("glue", structs.replace(asked, options=options), run, dict(own))

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import truneg_fairseq
-from truneg_fairseq.finetuning.glue_metrics import classification_metrics, regression_metrics
+from truneg_fairseq.finetuning.glue import classification_metrics, regression_metrics
 
 truneg_fairseq.register()
 
-from truneg_fairseq.finetuning.glue_task import SentencePredictionMetrics, SentencesDataset, shared_lengths  # noqa: E402
+from truneg_fairseq.finetuning.glue_fairseq import SentencePredictionMetrics, SentencesDataset, shared_lengths  # noqa: E402
 
 
 class Sentences(list):

@@ -19,7 +19,7 @@ from support.squad_examples import one_line
 
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.finetuning.glue_files import TASKS, read_split, read_task, task_files
+from truneg_fairseq.finetuning.glue_files import TASKS, read_split, task_files
 from truneg_fairseq.vocabulary import fingerprint, read_symbols
 
 WORDS = "the cat dog sat ran quick ##ly \" ' . , ? cafe".split()
@@ -101,7 +101,7 @@ TRAIN_LABELS = {
 
 def prepare(*arguments: object) -> None:
     """The real command, in this process."""
-    main(["data", "prepare-glue", *map(str, arguments)])
+    main(["data", "prepare", *map(str, arguments)])
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,7 @@ def prepared(tmp_path_factory, data) -> Path:
         (folder / "glue" / task).mkdir(parents=True)
         for name, rows in files.items():
             (folder / "glue" / task / name).write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
-    prepare("--glue-dir", folder / "glue", "--data", data, "--output-dir", folder / "out")
+    prepare("--task", f"GLUE={folder / 'glue'}", "--data", data, "--output-dir", folder / "out")
     return folder / "out"
 
 
@@ -205,7 +205,10 @@ def test_hugging_faces_files_give_the_same(form, prepared, data, tmp_path):
             path = place / form.format(Path(file).stem.replace("dev", "validation"))
             path.parent.mkdir(parents=True, exist_ok=True)
             FORMS[form](pyarrow.table({**texts, "label": known, "idx": np.arange(3, dtype=np.int32)}), path)
-    prepare("--glue-dir", tmp_path / "hub", "--data", data, "--output-dir", tmp_path, "--tasks", *PARQUET)
+    places = [f"{task}={tmp_path / 'hub' / task}" for task in PARQUET]
+    for task in PARQUET:
+        (tmp_path / "hub" / task).mkdir(exist_ok=True)
+    prepare("--task", *places, "--data", data, "--output-dir", tmp_path)
     for task in PARQUET:
         (label,) = (prepared / task / "label").glob("train.[bl]*")
         whole = form.endswith("parquet") or task != "STS-B"  # text has other digits of float32
@@ -215,7 +218,7 @@ def test_hugging_faces_files_give_the_same(form, prepared, data, tmp_path):
         assert load(tmp_path / task, "test")[1] is None
     with pytest.raises(SystemExit, match=r"(?i)cola.*train.*: line 1 has no column 'sentence'"):
         FORMS[form](pyarrow.table({"x": [1]}), next((tmp_path / "hub").glob("[cC]o*/")) / form.format("train"))
-        prepare("--glue-dir", tmp_path / "hub", "--data", data, "--output-dir", tmp_path / "o", "--tasks", "CoLA")
+        prepare("--task", places[0], "--data", data, "--output-dir", tmp_path / "o")
 
 
 @pytest.mark.parametrize(
@@ -244,8 +247,8 @@ def test_labels_of_hugging_face_may_be_names_and_those_of_a_test_set_null(tmp_pa
 
 
 def test_tasks_without_a_recipe_are_named(data, tmp_path):
-    with pytest.raises(SystemExit, match=r"--tasks WNLI: expected one of CoLA, .*; WNLI and the diagnostics"):
-        prepare("--glue-dir", tmp_path, "--data", data, "--output-dir", tmp_path, "--tasks", "WNLI")
+    with pytest.raises(SystemExit, match=r"--task WNLI: expected one of CoLA, .*; WNLI and the diagnostics"):
+        prepare("--task", f"WNLI={tmp_path}", "--data", data, "--output-dir", tmp_path)
 
 
 def test_mnli_has_both_sets_and_ids_are_those_of_the_files(prepared):
@@ -270,7 +273,7 @@ def test_report(glue, data, tmp_path, capsys):
     rows = [[*SENTENCES, "label"], ["0", long, "Cat zebra", "entailment"], ["1", " ", "the " * 126, "entailment"]]
     rows.append(["2", "the " * 125, "", "entailment"])
     (glue / "RTE" / "train.tsv").write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
-    arguments = ("--glue-dir", glue, "--data", data, "--output-dir", tmp_path / "out", "--tasks", "RTE")
+    arguments = ("--task", f"RTE={glue / 'RTE'}", "--data", data, "--output-dir", tmp_path / "out")
     prepare(*arguments)
     printed = capsys.readouterr().out.splitlines()
     # With <s> and two </s> they have 605, 129 and 128 tokens.
@@ -289,7 +292,7 @@ def test_broken_lines_of_qqp_are_skipped_and_counted(glue, data, tmp_path, capsy
     path = glue / "QQP" / "train.tsv"
     lines = path.read_text(encoding="utf-8").splitlines()
     path.write_text("\n".join([*lines[:2], '9\t1\t2\t"the', 'cat"\tdog\t1', *lines[2:]]) + "\n", encoding="utf-8")
-    prepare("--glue-dir", glue, "--data", data, "--output-dir", tmp_path / "out", "--tasks", "QQP")
+    prepare("--task", f"QQP={glue / 'QQP'}", "--data", data, "--output-dir", tmp_path / "out")
     assert "train: 3 examples" in (printed := capsys.readouterr().out)
     assert "2 broken lines skipped" in printed
     assert load(tmp_path / "out" / "QQP", "train")[1] == TRAIN_LABELS["QQP"]
@@ -300,7 +303,8 @@ def test_marks_and_line_ends_of_windows(glue, data, tmp_path, prepared):
         for path in (glue / task).iterdir():
             text = path.read_text(encoding="utf-8").replace("\n", "\r\n")
             path.write_bytes(("\ufeff" + text + "\r\n").encode())
-    prepare("--glue-dir", glue, "--data", data, "--output-dir", tmp_path / "out", "--tasks", "CoLA", "MRPC")
+    places = [f"{task}={glue / task}" for task in ("CoLA", "MRPC")]
+    prepare("--task", *places, "--data", data, "--output-dir", tmp_path / "out")
     for task in ("CoLA", "MRPC"):
         for part in ("input0/train.bin", "label/train.bin", "input0/test.bin", "ids/train.txt"):
             assert (tmp_path / "out" / task / part).read_bytes() == (prepared / task / part).read_bytes()
@@ -308,14 +312,15 @@ def test_marks_and_line_ends_of_windows(glue, data, tmp_path, prepared):
 
 @pytest.mark.parametrize("task", ["MRPC", "STS-B"])
 def test_swapped_pairs_double_the_training_set_only(task, glue, data, tmp_path, prepared):
-    prepare("--glue-dir", glue, "--data", data, "--output-dir", tmp_path, "--tasks", "RTE", task, "--swap-pairs")
+    places = [f"{name}={glue / name}" for name in ("RTE", task)]
+    prepare("--task", *places, "--data", data, "--output-dir", tmp_path, "--swap-pairs")
     (once, labels), (twice, labels2) = load(prepared / task, "train"), load(tmp_path / task, "train")
     assert twice == once + [f"<s> {tokens_of(other)} </s> {tokens_of(one)} </s>" for one, other in PAIRS]
     assert [str(label) for label in labels2] == [str(label) for label in labels * 2]
     assert load(tmp_path / task, "valid")[0] == load(prepared / task, "valid")[0]
     assert load(tmp_path / "RTE", "train")[0] == load(prepared / "RTE", "train")[0]
     with pytest.raises(SystemExit, match="was made with another swap_pairs; remove it"):
-        prepare("--glue-dir", glue, "--data", data, "--output-dir", tmp_path, "--tasks", task)
+        prepare("--task", places[1], "--data", data, "--output-dir", tmp_path)
 
 
 RTE = "index\tsentence1\tsentence2\tlabel\n0\tthe\tcat\tentailment\n"
@@ -335,7 +340,7 @@ def test_bad_input_is_one_line(name, glue, data, tmp_path, capsys):
     path.unlink()
     if text is not None:
         path.write_text(text, encoding="utf-8")
-    options = ("--glue-dir", glue, "--data", data, "--output-dir", tmp_path / "out", "--tasks", task)
+    options = ("--task", f"{task}={glue / task}", "--data", data, "--output-dir", tmp_path / "out")
     said = one_line(lambda: prepare(*options))
     assert message in said and task in said
     assert not list((tmp_path / "out").glob("*"))
@@ -346,13 +351,13 @@ def test_bad_input_is_one_line(name, glue, data, tmp_path, capsys):
 )
 def test_real_files(task, train, valid):
     folder = shared_file(f"glue/{task}")
-    splits = read_task(TASKS[task], task_files(TASKS[task], folder))
+    splits = [read_split(TASKS[task], *file) for file in task_files(TASKS[task], folder).items()]
     assert [(split.name, len(split), split.skipped) for split in splits] == [("train", train, 0), ("valid", valid, 0)]
     assert all(split.empty == 0 and len(set(split.ids)) == len(split) for split in splits)
 
 
 def test_fairseqs_recipe_runs(prepared, data, tmp_path):
-    """As docs/reference/finetuning.md has it: sizes of the model, 8 positions and so shortened pairs."""
+    """As docs/start/finetune.md has it: sizes of the model, 8 positions and so shortened pairs."""
     start = write_model(tmp_path, data, "RobertaForMaskedLM", max_position_embeddings=8)
     pretrained = torch.load(start, weights_only=True)["model"]
     result = run_command(

@@ -11,6 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from truneg_fairseq.finetuning.squad import window_bounds
 from truneg_fairseq.finetuning.squad_features import (
     Spans,
     SquadFeatures,
@@ -19,7 +20,6 @@ from truneg_fairseq.finetuning.squad_features import (
     best_spans,
     score_answers,
 )
-from truneg_fairseq.finetuning.squad_prepare import window_bounds
 from truneg_fairseq.finetuning.squad_score import QuestionScore, exact_match_and_f1
 
 CONTEXTS = ["The black cat sat on the red mat.", "Rain, rain go away"]

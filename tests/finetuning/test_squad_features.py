@@ -18,10 +18,10 @@ from support.glue_files import save_data
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.data.tokenizer import BERT_SPECIALS, read_vocabulary, wordpiece_tokenizer
 from truneg_fairseq.finetuning.data import PretrainedVocabulary
+from truneg_fairseq.finetuning.options import WindowOptions
+from truneg_fairseq.finetuning.squad import build_features, close_gaps, window_bounds
 from truneg_fairseq.finetuning.squad_features import SquadFeatures, best_windows
 from truneg_fairseq.finetuning.squad_files import Answer, Question, SquadData, read_squad
-from truneg_fairseq.finetuning.squad_options import WindowSettings
-from truneg_fairseq.finetuning.squad_prepare import build_features, close_gaps, window_bounds
 from truneg_fairseq.vocabulary import fingerprint, read_symbols
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -30,7 +30,7 @@ WORDPIECES = [*BERT_SPECIALS, *LETTERS, *(f"##{letter}" for letter in LETTERS), 
 
 def prepare(*arguments: object) -> None:
     """The real command, in this process."""
-    main(["data", "prepare-squad", *map(str, arguments)])
+    main(["data", "prepare", *map(str, arguments)])
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +102,7 @@ def test_windows_as_tokens(vocabularies, tmp_path):
     vocabulary = vocabularies["wordpiece"]
     begin = CONTEXT.index("sat.")
     file = one_question(CONTEXT, (Answer("sat. 日", begin),))
-    settings = WindowSettings(max_length=12, doc_stride=4, max_query_length=2)
+    settings = WindowOptions(max_length=12, doc_stride=4, max_query_length=2)
     made, counts = build_features(file, vocabulary, settings, training=True)
     made.save(tmp_path)
     features = SquadFeatures.load(tmp_path)
@@ -132,7 +132,7 @@ def test_windows_as_tokens(vocabularies, tmp_path):
 
 
 def test_which_answer_is_the_label(vocabularies):
-    vocabulary, options = vocabularies["wordpiece"], WindowSettings(max_length=80)
+    vocabulary, options = vocabularies["wordpiece"], WindowOptions(max_length=80)
     second = CONTEXT.index("cat)")
 
     def build(*answers: tuple[str, int], training: bool, **changes: object) -> tuple:
@@ -172,7 +172,7 @@ def test_the_answer_is_cut_whole_from_any_text(kind, vocabularies, context, wher
     text = context[start : start + where[1]].strip()
     begin = context.find(text, start)
     file = one_question(context, (Answer(text, begin),) if text else ())
-    options = WindowSettings(max_length=24, doc_stride=5, max_query_length=9)
+    options = WindowOptions(max_length=24, doc_stride=5, max_query_length=9)
     features, counts = build_features(file, vocabulary, options, training=False)
     cuts = [features.answer_text(w, *row) for w, row in enumerate(features.window_answer) if row[0]]
     words = [m for m in re.finditer(r"\S+", context) if m.start() < begin + len(text) and m.end() > begin]
@@ -190,11 +190,11 @@ def test_the_answer_is_cut_whole_from_any_text(kind, vocabularies, context, wher
 def test_no_answer_begins_on_a_token_of_no_characters(kind, vocabularies):
     """SentencePiece and GPT-2 spell the space before an unknown letter as a token of its own."""
     pytest.importorskip("fairseq")
-    from truneg_fairseq.finetuning.squad_task import SquadDataset
+    from truneg_fairseq.finetuning.squad_fairseq import SquadDataset
 
     vocabulary = vocabularies[kind]
     file = one_question("日本 t 🙂 t", (Answer("t", 3),))
-    features, _ = build_features(file, vocabulary, WindowSettings(max_length=96), training=False)
+    features, _ = build_features(file, vocabulary, WindowOptions(max_length=96), training=False)
     (begins,) = SquadDataset(features, "valid", 1, shuffle=False).collater([0])["begins"].numpy()
     spans = features.spans(0)
     empty = features.context_mask(0) & (spans[:, 1] == spans[:, 0])
@@ -206,7 +206,7 @@ def test_real_answers_are_cut_whole(tmp_path):
     vocab = shared_file("bert/vocab.txt")
     vocabulary = PretrainedVocabulary.load(save_data(tmp_path, wordpiece_tokenizer(read_vocabulary(vocab))))
     file = read_squad(shared_file("squad/articles-train.json"))
-    features, counts = build_features(file, vocabulary, WindowSettings(), training=True)
+    features, counts = build_features(file, vocabulary, WindowOptions(), training=True)
     assert (counts.questions, counts.contexts, counts.not_found) == (8157, 1689, {})
     assert counts.windows == len(features) == 8241
     answered = np.zeros(len(features.ids), dtype=bool)
@@ -243,18 +243,21 @@ IMPOSSIBLE = {
 
 
 @pytest.fixture
-def train(tmp_path) -> Path:
-    path = tmp_path / "train.json"
-    path.write_text("\ufeff" + squad_json(question(1), question(2, begin=5), IMPOSSIBLE), encoding="utf-8")
-    return path
+def files(tmp_path) -> str:
+    """The same questions to train on and to validate, as an option."""
+    (tmp_path / "files").mkdir()
+    for name in ("train-v2.0", "dev-v2.0"):
+        text = "\ufeff" + squad_json(question(1), question(2, begin=5), IMPOSSIBLE)
+        (tmp_path / "files" / f"{name}.json").write_text(text, encoding="utf-8")
+    return f"SQuAD={tmp_path / 'files'}"
 
 
-def test_script(train, data, tmp_path, capsys):
-    arguments = ("--train", train, "--valid", train, "--data", data, "--output-dir", tmp_path / "out")
+def test_script(files, data, tmp_path, capsys):
+    arguments = ("--task", files, "--data", data, "--output-dir", tmp_path / "out")
     prepare(*arguments)
     printed = capsys.readouterr().out.splitlines()
     assert printed == [
-        f"{tmp_path / 'out'}: made",
+        f"{tmp_path / 'out' / 'SQuAD'}: made",
         "train: 2 questions (1 impossible; 0 longer than 128, 0 longer than 512; 0 cut to 64) on 1 contexts, 2 windows "
         "(1 without the answer), 38 tokens, 1 unknown",
         "train: skipped 1, answer not at its place in the context (e.g. q2)",
@@ -262,17 +265,17 @@ def test_script(train, data, tmp_path, capsys):
         "(2 without the answer), 57 tokens, 1 unknown",
         "valid: kept 1, answer not at its place in the context (e.g. q2)",
     ]
-    info = json.loads((tmp_path / "out" / "info.json").read_text())
-    assert info["vocabulary"] == fingerprint(read_symbols(tmp_path / "out"))
+    info = json.loads((tmp_path / "out" / "SQuAD" / "info.json").read_text())
+    assert info["vocabulary"] == fingerprint(read_symbols(tmp_path / "out" / "SQuAD"))
     assert (info["max_length"], info["doc_stride"], info["max_query_length"]) == (384, 128, 64)
-    features = SquadFeatures.load(tmp_path / "out" / "train")
+    features = SquadFeatures.load(tmp_path / "out" / "SQuAD" / "train")
     assert features.ids == ["q1", "q9"]
     assert features.impossible.tolist() == [False, True]
     assert features.answers == [["cat"], []]
     assert features.answer_text(0, *features.window_answer[0]) == "cat"
     prepare(*arguments)
     again = capsys.readouterr().out.splitlines()
-    assert again == [f"{tmp_path / 'out'}: is already there; remove it to make it again", *printed[1:]]
+    assert again == [f"{tmp_path / 'out' / 'SQuAD'}: is already there; remove it to make it again", *printed[1:]]
     with pytest.raises(SystemExit, match="was made with another max_length; remove it"):
         prepare(*arguments, "--max-length", 512)
     shutil.copytree(data, cased := tmp_path / "cased")
@@ -293,9 +296,8 @@ def test_validation_questions_of_squad_1_need_an_answer(data, tmp_path):
     for name, text in (("train", squad_json(question(1))), ("valid", squad_json({**question(2), "answers": []}))):
         (tmp_path / f"{name}.json").write_text(text.replace("v2.0", "1.1"), encoding="utf-8")
     with pytest.raises(SystemExit, match=r"valid\.json: none of its questions has an answer; expected some to score"):
-        files = ("--train", tmp_path / "train.json", "--valid", tmp_path / "valid.json")
-        prepare(*files, "--data", data, "--output-dir", tmp_path / "out")
-    assert not (tmp_path / "out").exists()
+        prepare("--task", f"SQuAD={tmp_path}", "--data", data, "--output-dir", tmp_path / "out")
+    assert not (tmp_path / "out" / "SQuAD").exists()
 
 
 def test_rows_with_a_byte_order_mark(tmp_path):
@@ -307,9 +309,23 @@ def test_rows_with_a_byte_order_mark(tmp_path):
 @pytest.mark.parametrize("name", list(BAD))
 def test_bad_json_is_one_line(name, data, tmp_path):
     text, message = BAD[name]
-    path = tmp_path / "bad.json"
+    path = tmp_path / "train-bad.json"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(SystemExit, match=message) as caught:
-        prepare("--train", path, "--data", data, "--output-dir", tmp_path / "out" / "squad")
-    assert "bad.json: " in str(caught.value) and "\n" not in str(caught.value)
+        prepare("--task", f"SQuAD={path}", "--data", data, "--output-dir", tmp_path / "out")
+    assert "train-bad.json: " in str(caught.value) and "\n" not in str(caught.value)
     assert not list((tmp_path / "out").glob("*"))
+
+
+def test_two_files_of_a_split_are_told_apart_by_name(files, data, tmp_path):
+    folder = Path(files.removeprefix("SQuAD="))
+    shutil.copy(folder / "dev-v2.0.json", folder / "dev-v1.1.json")
+    with pytest.raises(SystemExit, match=r"has dev-v1\.1\.json, dev-v2\.0\.json; expected one: name it, as --task"):
+        prepare("--task", files, "--data", data, "--output-dir", tmp_path / "out")
+    named = [f"SQuAD={folder / name}.json" for name in ("train-v2.0", "dev-v2.0")]
+    prepare("--task", *named, "--data", data, "--output-dir", tmp_path / "out")
+    info = json.loads((tmp_path / "out" / "SQuAD" / "info.json").read_text())
+    assert {split: source["file"] for split, source in info["sources"].items()} == {
+        "train": "train-v2.0.json",
+        "valid": "dev-v2.0.json",
+    }

@@ -19,8 +19,8 @@ import truneg_fairseq
 
 truneg_fairseq.register()
 
+from truneg_fairseq.finetuning.squad_fairseq import SquadCriterion, SquadTask, SquadTaskConfig, answer_logits, decode  # noqa: E402
 from truneg_fairseq.finetuning.squad_features import score_answers  # noqa: E402
-from truneg_fairseq.finetuning.squad_task import SquadCriterion, SquadTask, SquadTaskConfig, answer_logits, decode  # noqa: E402
 
 SIZES = {
     "encoder_layers": 2,

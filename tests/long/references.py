@@ -338,19 +338,20 @@ def squad(folder: Path) -> dict[str, Any]:
         content = {"version": "1.1", "data": [{"title": "animals", "paragraphs": paragraphs}]}
         (folder / f"{split}.json").write_text(json.dumps(content))
     truneg(
-        *("data", "prepare-squad", "--train", folder / "train.json", "--valid", folder / "valid.json", "--data", data),
-        *("--output-dir", folder / "squad", "--max-length", 24, "--doc-stride", 8, "--max-query-length", 6),
+        *("data", "prepare", "--task", *(f"SQuAD={folder / name}.json" for name in ("train", "valid")), "--data", data),
+        *("--output-dir", folder / "tasks", "--max-length", 24, "--doc-stride", 8, "--max-query-length", 6),
     )
     if not (folder / "hf_bert.pt").exists():
         hugging_face(folder)
-    trained = truneg(
-        *("squad", "train", "--checkpoint", folder / "hf_bert.pt", "--data", folder / "squad"),
-        *("--output", folder / "squad-run", "--cpu", "--epochs", 3, "--batch-size", 8, "--lr", 0.01),
+    truneg(
+        *("finetune", folder / "hf_bert.pt", "--prepared", folder / "tasks", "--tasks", "SQuAD", "--seeds", 1, "--cpu"),
+        *("--output", folder / "squad-run", "--epochs", 3, "--batch-size", 8, "--lr", 0.01),
     )
+    trained = truneg("score", folder / "valid.json", next((folder / "squad-run").rglob("predictions.json")))
     answers = {f"valid{number}": rng.choice([*colours, "the red", ""]) for number in range(12)}
     (folder / "answers.json").write_text(json.dumps(answers))
-    scores = json.loads(truneg("squad", "score", folder / "valid.json", folder / "answers.json"))
-    return {"trained": json.loads(trained.splitlines()[-1]), "scored": scores}
+    scores = json.loads(truneg("score", folder / "valid.json", folder / "answers.json"))
+    return {"trained": json.loads(trained), "scored": scores}
 
 
 @check
@@ -370,13 +371,13 @@ def glue(folder: Path) -> dict[str, Any]:
                 rows.append("\t".join((str(number), *row)))
             (official / f"{split}.tsv").write_text("\n".join(rows) + "\n")
     truneg(
-        *("data", "prepare-glue", "--glue-dir", folder / "official", "--data", data),
-        *("--output-dir", folder / "glue", "--tasks", "RTE", "STS-B"),
+        *("data", "prepare", "--task", *(f"{task}={folder / 'official' / task}" for task in ("RTE", "STS-B"))),
+        *("--data", data, "--output-dir", folder / "glue"),
     )
     if not (folder / "hf_bert.pt").exists():
         hugging_face(folder)
     truneg(
-        *("glue", "train", "--checkpoint", folder / "hf_bert.pt", "--data", folder / "glue", "--cpu"),
+        *("finetune", folder / "hf_bert.pt", "--prepared", folder / "glue", "--cpu"),
         *("--output", folder / "glue-run"),
         *("--tasks", "RTE", "STS-B", "--seeds", 1, "--epochs", 2, "--batch-size", 8, "--lr", 0.001),
     )

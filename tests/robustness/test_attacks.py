@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import squad_examples
+from support.commands import shared_file
 from support.squad_examples import one_line
 
 from truneg_fairseq.commands.main import main
@@ -263,3 +265,14 @@ def test_unanswered_variants_are_passed_over(tmp_path, capsys):
     predictions.write_text(json.dumps({"a": "cat", "c": "cat"}))
     report = json.loads(run(capsys, "score", data, predictions, "--json", "-"))["exact_match"]
     assert [report["original"], report["transformed"]] == pytest.approx([200 / 3] * 2)
+
+
+def test_real_adversarial_files_score_as_in_jia_and_liangs_script(tmp_path, capsys):
+    """What their eval_squad.py prints of these answers."""
+    path = shared_file("squad_adversarial/add_one_sent.json")
+    predictions = write(tmp_path / "p.json", squad_examples.mixed_predictions(read_squad(path)))
+    report = json.loads(run(capsys, "score", path, predictions, "--json", "-"))
+    assert report["exact_match"]["original"] == pytest.approx(34.7)
+    assert report["f1"]["original"] == pytest.approx(61.36215796358906)
+    assert report["exact_match"]["transformed"] == pytest.approx(44.4)
+    assert report["f1"]["transformed"] == pytest.approx(72.9597053776264)

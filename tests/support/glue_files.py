@@ -9,8 +9,8 @@ from pathlib import Path
 
 from truneg_fairseq.data.tokenizer import BERT_SPECIALS, TextTokenizer, wordpiece_tokenizer
 from truneg_fairseq.finetuning.glue_files import TASKS
-from truneg_fairseq.finetuning.glue_options import PrepareGlueOptions
-from truneg_fairseq.finetuning.glue_prepare import prepare_glue
+from truneg_fairseq.finetuning.options import PrepareOptions
+from truneg_fairseq.finetuning.run import prepare
 
 WORDS = "the a cat dog sat ran red big house mat saw it".split()
 TRAIN, VALID, TEST = 40, 13, 5
@@ -55,7 +55,8 @@ def write_official(folder: Path, tasks: Sequence[str]) -> Path:
 def write_glue(folder: Path, data: Path, tasks: Sequence[str]) -> Path:
     """The same, prepared."""
     official = write_official(folder / "official", tasks)
-    list(prepare_glue(PrepareGlueOptions(glue_dir=official, data=data, output_dir=folder / "glue", tasks=list(tasks))))
+    places = [f"{task}={official / task}" for task in tasks]
+    list(prepare(PrepareOptions(task=places, data=data, output_dir=folder / "glue")))
     return folder / "glue"
 
 

@@ -158,15 +158,15 @@ def _prepare(folder: Path, kind: str) -> None:
 
 
 FINE_TUNINGS: dict[str, tuple[str, Sequence[object]]] = {  # the folder of data, and flags
-    "glue": ("glue", ("--tasks", "CoLA", "--seeds", 1, 2, "--epochs", 3, "--batch-size", 4, "--keep-models", "--cpu")),
-    "squad": ("features", ("--epochs", 3, "--batch-size", 8, "--cpu")),
+    "glue": ("glue", ("--seeds", 1, 2, "--batch-size", 4)),
+    "squad": ("features", ("--seeds", 1, "--batch-size", 8)),
 }
 
 
 def _fine_tuning(kind: str, folder: Path, output: Path) -> list[object]:
     data, flags = FINE_TUNINGS[kind]
-    files = ("--checkpoint", folder / "small.pt", "--data", folder / data, "--output", output)
-    return truneg(kind, "train", *files, *flags)
+    files = (folder / "small.pt", "--prepared", folder / data, "--output", output)
+    return truneg("finetune", *files, "--epochs", 3, "--keep-models", "--cpu", *flags)
 
 
 def _results(folder: Path) -> dict[str, Any]:

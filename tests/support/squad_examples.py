@@ -12,6 +12,7 @@ import pytest
 
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.data.tokenizer import BERT_SPECIALS
+from truneg_fairseq.finetuning.squad_files import SquadData
 
 from . import glue_files
 
@@ -51,15 +52,13 @@ def write_squad(path: Path, contexts: int, seed: int, *, unanswerable: bool = Fa
 
 
 def prepare(folder: Path, data: Path, train: int = 48, valid: int = 12, **options: bool) -> Path:
-    """Features by the real command: ``folder/features``, of ``folder/train.json`` and ``folder/valid.json``."""
+    """Features by the real command: ``folder/features/SQuAD``, of ``folder/train.json`` and ``folder/valid.json``."""
     folder.mkdir(parents=True, exist_ok=True)
-    files = [
-        write_squad(folder / "train.json", train, 1, **options),
-        write_squad(folder / "valid.json", valid, 2, **options),
-    ]
-    given = ("--train", files[0], "--valid", files[1], "--data", data, "--output-dir", folder / "features", *WINDOWS)
-    main(["data", "prepare-squad", *map(str, given)])
-    return folder / "features"
+    write_squad(folder / "train.json", train, 1, **options)
+    write_squad(folder / "valid.json", valid, 2, **options)
+    given = ("--task", f"SQuAD={folder}", "--data", data, "--output-dir", folder / "features", *WINDOWS)
+    main(["data", "prepare", *map(str, given)])
+    return folder / "features" / "SQuAD"
 
 
 def one_line(call: Callable[[], object]) -> str:
@@ -70,3 +69,20 @@ def one_line(call: Callable[[], object]) -> str:
     assert message.startswith("truneg_fairseq: error: ")
     assert "\n" not in message
     return message
+
+
+def mixed_predictions(data: SquadData) -> dict[str, str]:
+    """Right ones, shifted ones, cut ones, shouted ones, and every sixth missing."""
+    predictions = {}
+    for place, asked in enumerate(data.questions):
+        answer = asked.answers[-1]
+        kinds = [
+            answer.text,
+            asked.context[max(0, answer.start - 9) : answer.end],
+            asked.context[answer.start : answer.end + 15],
+            answer.text[:-4],
+            f"The {answer.text.upper()}!",
+        ]
+        if place % 6 < 5:
+            predictions[asked.id] = kinds[place % 6]
+    return predictions

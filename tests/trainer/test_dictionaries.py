@@ -81,7 +81,7 @@ def test_the_second_dictionary_of_a_translation(tmp_path):
 
 
 def test_glue_by_fairseq_train(tmp_path):
-    """`truneg glue` compares the dictionaries itself."""
+    """`truneg finetune` compares the dictionaries itself."""
     data = write_data(tmp_path / "bin")
     one, two = (
         write_glue(tmp_path / f"glue {each.name}", each, ["CoLA"]) / "CoLA"

@@ -1,4 +1,4 @@
-"""``truneg data``: from corpora to binarized text, and GLUE and SQuAD prepared for fairseq."""
+"""``truneg data``: from corpora to binarized text, and tasks prepared for fine-tuning."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from ..corpora.extract import ExtractOptions
 from ..corpus_counts import CountOptions
 from ..data.binarize import BinarizeOptions
 from ..data.train_wordpiece import TrainWordpieceOptions
-from ..finetuning.glue_files import TASKS
-from ..finetuning.glue_options import PrepareGlueOptions
-from ..finetuning.squad_options import PrepareSquadOptions
+from ..finetuning.options import PrepareOptions
 
 
 def text(options: ExtractOptions) -> None:
@@ -74,53 +72,23 @@ def counts(options: CountOptions) -> None:
     print(f"next: a training with --corpus-targets 0.1, or truneg evaluate MODEL --corpus-counts {output} ...")
 
 
-def prepare_glue(options: PrepareGlueOptions) -> None:
-    """Prepares GLUE's official files for fairseq's sentence_prediction task with the pre-trained model's own tokenizer,
-    and prints what each task holds.
-    """
-    from ..finetuning.glue_prepare import prepare_glue as prepare
+def prepare(options: PrepareOptions) -> None:
+    """Prepare GLUE's and SQuAD's official files for fine-tuning, with the pre-trained model's own tokenizer.
 
-    for folder, info, made in prepare(options):
+    Prints what each task holds.
+    """
+    from ..finetuning.run import prepare as run
+
+    for folder, lines, made in run(options):
         print(f"{folder}: {'made' if made else 'is already there; remove it to make it again'}")
-        for name, split in info["splits"].items():
-            longer = ", ".join(f"{count:,} longer than {length}" for length, count in split["longer_than"].items())
-            print(
-                f"{name}: {split['examples']:,} examples, {split['tokens']:,} tokens, {split['unknown']:,} unknown "
-                f"({split['unknown'] / split['tokens']:.3%}), {longer}, {split['empty']:,} with an empty sentence, "
-                f"{split['skipped']:,} broken lines skipped"
-            )
-        files = dict(TASKS[info["task"]].files)
-        absent = [name for name in files if name not in info["splits"]]
-        if absent:
-            print(f"no {', '.join(absent)}: {', '.join(files[name] for name in absent)} not there")
-
-
-def prepare_squad(options: PrepareSquadOptions) -> None:
-    """Prepares SQuAD 1.1 or 2.0 as sliding windows with the pre-trained model's own tokenizer, and prints what each
-    split holds.
-    """
-    from ..finetuning.squad_prepare import prepare_squad as prepare
-
-    info, made = prepare(options)
-    print(f"{options.output_dir}: {'made' if made else 'is already there; remove it to make it again'}")
-    for name, split in info["splits"].items():
-        longer = ", ".join(f"{count:,} longer than {length}" for length, count in split["longer_than"].items())
-        print(
-            f"{name}: {split['questions']:,} questions ({split['impossible']:,} impossible; {longer}; "
-            f"{split['cut_queries']:,} cut to {options.max_query_length}) on {split['contexts']:,} contexts, "
-            f"{split['windows']:,} windows ({split['without_answer']:,} without the answer), "
-            f"{split['tokens']:,} tokens, {split['unknown']:,} unknown"
-        )
-        for reason, ids in split["not_found"].items():
-            print(f"{name}: {'skipped' if name == 'train' else 'kept'} {len(ids):,}, {reason} (e.g. {ids[0]})")
+        print("\n".join(lines))
 
 
 COMMANDS = {
-    "": "Turn corpora into text, train a tokenizer, binarize, count, prepare GLUE and SQuAD.",
+    "": "Turn corpora into text, train a tokenizer, binarize, count, prepare tasks for fine-tuning.",
     "text": text,
     "wordpiece": wordpiece,
     "binarize": binarize,
     "counts": counts,
-    "prepare-glue": prepare_glue,
-    "prepare-squad": prepare_squad,
+    "prepare": prepare,
 }

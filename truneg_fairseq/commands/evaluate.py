@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from ..evaluation.models import OpeningOptions, named_models
+from ..evaluation.models import OpeningOptions
 from ..files import require_writable
 from ..options import option
+from ..results.names import named_models
 
 
 @dataclass(kw_only=True)

@@ -28,9 +28,8 @@ from . import (
     evaluate,
     experiment,
     explain,
-    glue,
+    finetune,
     report,
-    squad,
     synonyms,
     training,
 )
@@ -48,12 +47,13 @@ GROUPS: dict[str, dict[str, Command]] = {
     "train": {
         "train": training.train,
         "experiment": experiment.experiment,
+        "finetune": finetune.finetune,
         "user-dir": training.user_dir,
     },
     "measure": {
         "evaluate": evaluate.evaluate,
-        "glue": glue.COMMANDS,
-        "squad": squad.COMMANDS,
+        "predict": finetune.predict,
+        "score": finetune.score,
         "attack": attack.COMMANDS,
     },
     "show": {"explain": explain.explain, "compare": compare.compare, "report": report.report},

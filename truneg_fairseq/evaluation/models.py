@@ -1,4 +1,4 @@
-"""The models of a command line, ``[NAME=]PATH``: who opens which."""
+"""The models of evaluations: who opens which."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ..errors import TrueNegError
 from ..files import require_unsplit
@@ -41,15 +41,6 @@ class OpeningOptions:
         metavar="NPZ",
     )
     counts_share: float = option(0.2, help="the share of --corpus-counts", ge=0, le=1)
-
-
-class NamedModel(NamedTuple):
-    """A model of a command line."""
-
-    name: str  # in tables and results
-    path: Path
-    seed: int = 1  # of its training
-    counts: bool = False  # whether it is mixed with --corpus-counts
 
 
 class OpenedModel:
@@ -136,30 +127,6 @@ def is_hugging_face(path: Path) -> bool:
     from ..convert.hf_model import HUB
 
     return str(path).startswith(HUB) or any((path / name).is_file() for name in ("config.json", "adapter_config.json"))
-
-
-def named_models(arguments: Sequence[str], seed: int | None = None) -> list[NamedModel]:
-    """The models of a command line, each ``[NAME=]PATH``; the seed is the path's own (``seed-2``) unless one is given.
-
-    Two that would have the same name and seed get the last part of their paths too.
-    """
-    from ..finetuning.run import default_name, seed_of
-
-    found = []
-    for argument in arguments:
-        name, separator, rest = argument.partition("=")
-        if not separator or Path(argument).exists():  # folders may be called lr=0.1
-            name, rest = "", argument
-        path = Path(rest)
-        found.append(NamedModel(name or default_name(path), path, seed_of(path) if seed is None else seed))
-    keys = [(model.name, model.seed) for model in found]
-    found = [
-        model._replace(name=f"{model.name}/{model.path.stem}") if keys.count((model.name, model.seed)) > 1 else model
-        for model in found
-    ]
-    if len({(model.name, model.seed) for model in found}) < len(found):
-        raise TrueNegError(f"{found[0].path}: two models have the same name; expected different ones, as NAME=PATH")
-    return found
 
 
 def prepare(paths: Sequence[Path]) -> None:

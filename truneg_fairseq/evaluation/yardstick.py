@@ -17,9 +17,10 @@ from typing import Any, ClassVar, NamedTuple
 
 from ..errors import TrueNegError
 from ..results.intervals import Interval, Ratio, ratios_as_fields
+from ..results.names import NamedModel
 from ..results.result import Metric, Result
 from ..results.tables import Table
-from .models import NamedModel, OpenedModel, OpeningOptions
+from .models import OpenedModel, OpeningOptions
 from .scorer import Scorer
 from .tokens import Tokens
 

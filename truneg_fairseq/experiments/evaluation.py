@@ -9,29 +9,26 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from msgspec import structs
 
 from ..errors import TrueNegError
-from ..evaluation.models import NamedModel, OpeningOptions
+from ..evaluation.models import OpeningOptions
 from ..evaluation.yardstick import Task
 from ..files import convert, read_json, replacing_text
-from ..finetuning.glue_options import TrainGlueOptions
-from ..finetuning.squad_options import TrainSquadOptions
+from ..finetuning.options import FinetuneOptions
 from ..launch.process import failure, size_of
-from ..launch.training import DONE_NAME, RESULTS_NAME, write_settings
+from ..launch.training import DONE_NAME, MODEL_NAME, RESULTS_NAME, write_settings
 from ..options import check
+from ..results.names import NamedModel
 from ..results.result import BITS, DISCRIMINATOR, GENERATED, GENERATOR, HELD_OUT, Result, read_results
-from ..trainer.checkpoints import LAST
 from ..trainer.folder import METRICS_NAME, read_series
 from . import steps
 from .settings import Glue, HeldOut, Squad, with_dashes
 from .steps import Asked
 from .training import Pretraining, fingerprint, kept_options
-
-OptionsT = TypeVar("OptionsT")
 
 MEASURED_NAME, LOG_NAME = "measured.jsonl", "evaluation.log"
 _BEGUN_NAME = "model.sha256"  # of the model that is evaluated in a folder
@@ -250,14 +247,14 @@ def _on_items(name: str, asked: Mapping[str, Any], run: Pretraining, folder: Pat
 def _glue(asked: Glue, run: Pretraining, folder: Path) -> Iterator[Evaluation]:
     for task in asked.tasks:
         place = (folder / f"glue-{task}").resolve()
-        own = {"output": place, "tasks": [task], "seeds": list(range(1, asked.seeds + 1)), "model": run.arm}
-        options = _finetuning_options(TrainGlueOptions, "glue", asked, run, own)
+        own = {"output": place, "tasks": [task], "seeds": list(range(1, asked.seeds + 1))}
+        options = _finetuning_options("glue", asked, run, own)
         yield Evaluation(
             name=f"{task}, {run.name}",
             model=run.model_path,
             folder=place,
             settings={"data": fingerprint(asked.data / task / "info.json"), **kept_options(with_dashes(asked.options))},
-            steps=[partial(steps.finetune_on_glue, options)],
+            steps=[partial(steps.finetune, options)],
             results=_mean_of([place / RESULTS_NAME], run, asked.seeds),
             late=True,
             extent={"seeds": asked.seeds},
@@ -266,20 +263,18 @@ def _glue(asked: Glue, run: Pretraining, folder: Path) -> Iterator[Evaluation]:
 
 def _squad(asked: Squad, run: Pretraining, place: Path) -> Iterator[Evaluation]:
     """An evaluation for each seed; the last one's results are those of all."""
-    settings = {"data": fingerprint(asked.data / "info.json"), **kept_options(with_dashes(asked.options))}
+    settings = {"data": fingerprint(asked.data / "SQuAD" / "info.json"), **kept_options(with_dashes(asked.options))}
     for name, attack in asked.attacks.items():
         files = {"data": attack.data, "original": attack.original, "pairs": attack.pairs}
         settings |= {f"{name}, {part}": fingerprint(path) for part, path in files.items() if path is not None}
     folders = [place / f"seed-{seed}" for seed in range(1, asked.seeds + 1)]
     for seed, folder in enumerate(folders, start=1):
         results = folder / RESULTS_NAME
-        own = {"output": folder / "train", "results": results, "seed": seed, "model": run.arm}
-        training = partial(steps.finetune_on_squad, _finetuning_options(TrainSquadOptions, "squad", asked, run, own))
+        own = {"output": folder, "tasks": ["SQuAD"], "seeds": [seed], "keep_models": bool(asked.attacks)}
+        training = partial(steps.finetune, _finetuning_options("squad", asked, run, own))
+        tuned = folder / "runs" / run.arm / f"SQuAD-{seed}" / MODEL_NAME
         attacked: dict[str, Any] = {"model": run.arm, "seed": seed, "results": results, "cpu": run.hardware.cpu}
-        attacks = [
-            partial(steps.attack, attack, name, folder / "train" / LAST, **attacked)
-            for name, attack in asked.attacks.items()
-        ]
+        attacks = [partial(steps.attack, attack, name, tuned, **attacked) for name, attack in asked.attacks.items()]
         last = seed == asked.seeds
         yield Evaluation(
             name=f"SQuAD {seed}, {run.name}",
@@ -289,19 +284,18 @@ def _squad(asked: Squad, run: Pretraining, place: Path) -> Iterator[Evaluation]:
             steps=[training, *attacks],
             results=_mean_of([each / RESULTS_NAME for each in folders] if last else [], run, asked.seeds),
             late=True,
-            removed=["train/checkpoint*.pt"],
+            removed=[str(tuned.relative_to(folder))],
         )
 
 
-def _finetuning_options(
-    kind: type[OptionsT], part: str, asked: Glue | Squad, run: Pretraining, own: dict[str, Any]
-) -> OptionsT:
+def _finetuning_options(part: str, asked: Glue | Squad, run: Pretraining, own: dict[str, Any]) -> FinetuneOptions:
     """The options of a fine-tuning: those of the file, which are checked, and the experiment's own."""
     where = f"evaluations.{part}.options"
     named = {name.replace("-", "_"): value for name, value in asked.options.items() if value is not None}
-    own |= {"checkpoint": run.model_path.resolve(), "data": asked.data.resolve(), "cpu": run.hardware.cpu}
+    own |= {"models": [f"{run.arm}={run.model_path.resolve()}"], "prepared": asked.data.resolve()}
+    own |= {"cpu": run.hardware.cpu}
     words = {name: str(value) if isinstance(value, Path) else value for name, value in own.items()}
-    options = convert({**named, **words}, where, kind, expected="options of the fine-tuning")
+    options = convert({**named, **words}, where, FinetuneOptions, expected="options of the fine-tuning")
     check(options, flags=lambda name: f"{where}: {name}")
     return options
 
@@ -321,13 +315,16 @@ def _mean_of(paths: Sequence[Path], run: Pretraining, seeds: int) -> Callable[[]
 
 def _mean(found: Sequence[Result], run: Pretraining) -> Result:
     first = found[0]
-    examples = {name: np.mean([result.examples[name] for result in found], axis=0).tolist() for name in first.examples}
+    items = {
+        part: {name: np.mean([getattr(each, part)[name] for each in found], axis=0).tolist() for name in given}
+        for part, given in (("examples", first.examples), ("denominators", first.denominators))
+    }
     seconds = [result.wall_seconds for result in found if result.wall_seconds is not None]
     return replace(
         first,
         seed=run.seed,
         metrics={name: float(np.mean([result.metrics[name] for result in found])) for name in first.metrics},
-        examples=examples,
+        **items,
         wall_seconds=round(sum(seconds), 1) if seconds else None,
         settings={"finetuning_seeds": len(found)},
     )

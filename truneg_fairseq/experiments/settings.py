@@ -37,7 +37,7 @@ _OWN = frozenset(
 and continued needs."""
 _RUNS_CODE = frozenset("user-dir post-save-script plasma-path use-plasma-view wandb-project azureml-logging".split())
 """Options of fairseq-train that import code, start a program or call a service: a file from a stranger may not."""
-_OWN_OF_FINETUNING = frozenset("seeds seed tasks data cpu output checkpoint model results launcher slurm".split())
+_OWN_OF_FINETUNING = frozenset("models prepared output tasks seeds cpu launcher slurm keep-models".split())
 
 _FILE_OPTIONS = ("corpus-counts", "hc-acceptance-model", "teacher")
 
@@ -142,9 +142,9 @@ class Similarity(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Glue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``truneg glue train``; the mean over its seeds counts."""
+    """``truneg finetune`` on GLUE; the mean over its seeds counts."""
 
-    data: Path  # the folder that ``truneg data prepare-glue`` made
+    data: Path  # the folder that ``truneg data prepare`` made
     tasks: Annotated[list[str], Meta(min_length=1)]  # GLUE's names
     seeds: _Count = 5  # of the fine-tuning, 1 to this
     options: Options = {}  # of the command: epochs, lr, max-length ..
@@ -160,9 +160,9 @@ class Attack(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Squad(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``truneg squad train``, and the attacks; the mean over its seeds counts."""
+    """``truneg finetune`` on SQuAD, and the attacks; the mean over its seeds counts."""
 
-    data: Path  # the folder that ``truneg data prepare-squad`` made
+    data: Path  # the folder that ``truneg data prepare`` made, with SQuAD in it
     seeds: _Count = 1  # of the fine-tuning, 1 to this
     options: Options = {}  # of the command
     arms: list[str] | None = None  # the arms that it is for; None for all

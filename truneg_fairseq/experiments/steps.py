@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import one_line_errors
-from ..evaluation.models import NamedModel, OpeningOptions
+from ..evaluation.models import OpeningOptions
 from ..evaluation.yardstick import Task
 from ..files import replacing_text
-from ..finetuning.glue_options import TrainGlueOptions
-from ..finetuning.squad_options import PredictSquadOptions, TrainSquadOptions
+from ..finetuning.options import FinetuneOptions, PredictOptions
 from ..launch.process import PACKAGES, call_kept, end_with_command, keep_call, run_logged
+from ..results.names import NamedModel
 from .settings import Attack
 
 Step = Callable[[], None]
@@ -73,16 +73,10 @@ def evaluate(asked: Sequence[Asked], options: OpeningOptions) -> None:
             stream.writelines(result.line for one in measured for result in one.results())
 
 
-def finetune_on_glue(options: TrainGlueOptions) -> None:
-    from ..finetuning.glue_finetune import finetune_all
+def finetune(options: FinetuneOptions) -> None:
+    from ..finetuning.run import finetune_all
 
     finetune_all(options)
-
-
-def finetune_on_squad(options: TrainSquadOptions) -> None:
-    from ..finetuning.squad_runs import finetune
-
-    finetune(options)
 
 
 def attack(attacked: Attack, name: str, trained: Path, *, model: str, seed: int, results: Path, cpu: bool) -> None:
@@ -90,14 +84,14 @@ def attack(attacked: Attack, name: str, trained: Path, *, model: str, seed: int,
 
     The scores are added to ``results``; the answers go into its folder.
     """
-    from ..finetuning.squad_runs import predict_file
+    from ..finetuning.run import predict
     from ..results.result import append_result
     from ..robustness.measure import measure_files
 
     answers, original = results.with_name(f"{name}.json"), results.with_name(f"{name}-original.json")
     for data, output in ((attacked.data, answers), (attacked.original, original)):
         if data is not None:
-            predict_file(PredictSquadOptions(checkpoint=trained, data=data, output=output, cpu=cpu))
+            predict(PredictOptions(checkpoint=trained, file=data, output=output, cpu=cpu))
     if attacked.pairs is None:
         measured = measure_files(attacked.data, answers, name=name)
     else:

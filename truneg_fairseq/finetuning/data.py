@@ -1,4 +1,4 @@
-"""What preparing data for GLUE and for SQuAD shares: the pre-trained vocabulary, and a description of the folder."""
+"""Prepared folders: the pre-trained vocabulary in them, and their description."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from ..data.tokenizer import TextTokenizer, check_dictionary, load_tokenizer
 from ..errors import TrueNegError
-from ..files import file_digest, is_new, replacing_text, require_unsplit
+from ..files import file_digest, is_new, read_json, replacing_text, require_unsplit
 from ..vocabulary import UNKNOWN, fingerprint, read_symbols
-from .run import INFO_FILE, read_info
 
+INFO_FILE = "info.json"
+"""Describes a prepared folder; its ``vocabulary`` is :func:`truneg_fairseq.vocabulary.fingerprint`."""
 LENGTHS = (128, 512)
 """The sequence lengths, in tokens, for which the reports count the longer examples."""
 
@@ -71,6 +72,11 @@ class PretrainedVocabulary:
         """Writes ``dict.txt`` and the tokenizer's files."""
         self.tokenizer.save(folder)
         (folder / "dict.txt").write_bytes((self.folder / "dict.txt").read_bytes())
+
+
+def read_info(folder: Path) -> dict[str, Any]:
+    """The description of a prepared folder."""
+    return read_json(folder / INFO_FILE, dict[str, Any], expected="a task's folder, made by 'truneg data prepare'")
 
 
 def find_made(folder: Path, wanted: Mapping[str, Any]) -> dict[str, Any] | None:

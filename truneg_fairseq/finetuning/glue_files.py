@@ -6,7 +6,7 @@ have the same examples.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -81,16 +81,6 @@ TASKS: dict[str, TaskFormat] = {
 """The tasks by name, in the order of the paper's tables."""
 
 
-def find_tasks(names: Iterable[str]) -> list[TaskFormat]:
-    """The tasks of ``--tasks``, in the order of the paper's tables."""
-    for name in names:
-        if name not in TASKS:
-            raise TrueNegError(
-                f"--tasks {name}: expected one of {', '.join(TASKS)}; WNLI and the diagnostics (AX) are not supported"
-            )
-    return [task for name, task in TASKS.items() if name in names]
-
-
 @dataclass(frozen=True)
 class GlueSplit:
     """The examples of one split, in the order of the file."""
@@ -127,16 +117,8 @@ def task_files(task: TaskFormat, folder: Path) -> dict[str, Path]:
                 found[split] = path
     missing = [name for split, name in task.files if split not in found and not split.startswith("test")]
     if missing:
-        raise TrueNegError(
-            f"{folder}: {', '.join(missing)} missing; expected the official files of {task.name} (or leave it out: "
-            "--tasks)"
-        )
+        raise TrueNegError(f"{folder}: {', '.join(missing)} missing; expected the official files of {task.name}")
     return found
-
-
-def read_task(task: TaskFormat, files: dict[str, Path]) -> list[GlueSplit]:
-    """Reads the files of :func:`task_files`."""
-    return [read_split(task, name, path) for name, path in files.items()]
 
 
 def read_split(task: TaskFormat, name: str, path: Path) -> GlueSplit:

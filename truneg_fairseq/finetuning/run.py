@@ -1,95 +1,263 @@
-"""One fine-tuning by fairseq-train; its model, loaded to predict."""
+"""Fine-tuning: data prepared; models x tasks x seeds checked, trained and scored; files answered."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import math
+import statistics
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from .. import register
 from ..convert.architecture import architecture_flags, config_of
 from ..errors import TrueNegError
-from ..files import read_json
-from ..launch.training import TrainingRun
-from ..models.checkpoints import Checkpoint, quiet_fairseq, read_checkpoint
-from ..results.result import Result, read_results
+from ..files import require_different, require_unsplit, require_writable
+from ..launch.jobs import Job, devices_of, run_jobs
+from ..launch.process import updates_in
+from ..launch.slurm import HERE, SLURM, call_in_job
+from ..launch.training import (
+    LOG_NAME,
+    MODEL_NAME,
+    RESULTS_NAME,
+    Diverged,
+    Hardware,
+    TrainingRun,
+    check_precision,
+)
+from ..models.checkpoints import Checkpoint, check_vocabulary, quiet_fairseq, read_checkpoint
+from ..options import flag_of
+from ..results.names import named_models
+from ..results.result import Result, append_result, read_results
 from ..workers import choose_device
+from .data import PretrainedVocabulary, read_info
+from .glue import Glue
+from .glue_files import TASKS as GLUE
+from .options import FinetuneOptions, PredictOptions, PrepareOptions
+from .squad import Squad
+from .task import Finetuned, FinetuningTask, Recipe, Scores, prepare_task
 
-INFO_FILE = "info.json"
-"""Describes a folder of data for fine-tuning; its ``vocabulary`` is :func:`truneg_fairseq.vocabulary.fingerprint`."""
-
-BASE_WIDTH, LARGE_WIDTH = 768, 1024
-"""From these widths of the encoder on a model has the learning rates of ELECTRA's base and large models."""
-
-_GENERIC = re.compile(r"checkpoint.*|model.*|train|runs|seed-\d+")  # names that no person chose
+TASKS: dict[str, FinetuningTask] = {**{name: Glue(form) for name, form in GLUE.items()}, "SQuAD": Squad()}
+"""By name, in the order of the paper's tables."""
+_OVERRIDES = ("lr", "epochs", "batch_size", "weight_decay", "layer_lr_decay", "max_length")
+"""The options that take the place of a recipe's settings."""
+# Saved between epochs: what an interruption of a run of many updates may cost.
+_SAVE_UPDATES = 2_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class FinetuningRun(TrainingRun):
-    """One fine-tuning on a task of GLUE or on SQuAD."""
+    """One model fine-tuned on one task with one seed."""
 
     start: Checkpoint  # the pre-trained model
     model_name: str  # in the results
-    task_name: str  # in the results
-    data: Path  # the task's prepared folder
-    determined_by: dict[str, Any]  # see :attr:`settings`
-    task_flags: Sequence[object]  # flags for task, criterion, optimizer, and how often to save
+    task: FinetuningTask
+    prepared: Path  # the task's folder
+    info: dict[str, Any]  # its description
+    recipe: Recipe
+    keep_models: bool
 
     @property
     def name(self) -> str:
-        return f"{self.task_name} seed {self.seed}"
+        return f"{self.task.title(self.info)} seed {self.seed} of {self.model_name}"
 
     @property
     def key(self) -> tuple[str, str, int]:
         """As :attr:`Result.key`."""
-        return self.model_name, self.task_name, self.seed
+        return self.model_name, self.task.title(self.info), self.seed
 
     @property
     def settings(self) -> dict[str, Any]:
-        return self.determined_by
+        return {
+            "checkpoint_sha256": self.start.sha256,
+            # Test sets change nothing of it, and may be prepared later.
+            "data": {name: file for name, file in self.info["sources"].items() if not name.startswith("test")},
+            **{name: self.info[name] for name in self.task.chosen},
+            "precision": self.hardware.precision,
+            **asdict(self.recipe),
+        }
 
     @property
     def own_flags(self) -> list[object]:
-        flags: list[object] = [self.data.resolve(), *self.task_flags, *architecture_flags(config_of(self.start))]
-        return [*flags, "--finetune-from-model", self.start.path.resolve(), "--required-batch-size-multiple", 1]
+        config = config_of(self.start)
+        return [
+            *(self.prepared.resolve(), *self.task.flags(config, self.recipe), *self.recipe.flags),
+            *("--save-interval-updates", _SAVE_UPDATES, "--log-interval", 10),
+            *(*architecture_flags(config), "--finetune-from-model", self.start.path.resolve()),
+            *("--required-batch-size-multiple", 1),
+        ]
 
-    def result(
-        self, metrics: dict[str, float], examples: dict[str, list[float]], ids: list[str], **settings: Any
-    ) -> Result:
+    def evaluate(self, weights: Path) -> Result:
         """The scores of the trained model, with how it was made."""
-        made = {**self.settings, "checkpoint": str(self.start.path.resolve()), **settings, "command": self.command}
+        tuned = load_finetuned(weights, self.prepared, cpu=self.hardware.cpu)
+        scores: Scores = self.task.evaluate(tuned, self.prepared, self.folder)
+        if self.keep_models:
+            self.keep_model(self.folder / MODEL_NAME)
+        group, shown = self.task.shown(self.info)
+        model, task, seed = self.key
         return Result(
-            model=self.model_name,
-            task=self.task_name,
-            seed=self.seed,
-            metrics=metrics,
-            examples=examples,
-            example_ids=ids,
-            settings=made,
+            model=model,
+            task=task,
+            seed=seed,
+            metrics=scores.metrics,
+            shown=shown,
+            group=group,
+            examples=scores.examples,
+            denominators=scores.denominators,
+            example_ids=scores.ids,
+            settings={**self.settings, "checkpoint": str(self.start.path.resolve()), "command": self.command},
             **self.used,
         )
 
 
-def electra_layer_lr_decay(width: int) -> float:
-    """The factor of the learning rate from layer to layer in ELECTRA's fine-tuning (its paper, table 7)."""
-    return 0.8 if width < LARGE_WIDTH else 0.9
+def find_tasks(names: Iterable[str], flag: str = "--tasks") -> list[FinetuningTask]:
+    """The tasks of these names, in the order of the paper's tables."""
+    for name in names:
+        if name not in TASKS:
+            raise TrueNegError(
+                f"{flag} {name}: expected one of {', '.join(TASKS)}; WNLI and the diagnostics (AX) are not supported"
+            )
+    return [task for name, task in TASKS.items() if name in names]
 
 
-def electra_flags(*, lr: float, layer_lr_decay: float, warmup_ratio: float) -> list[object]:
-    """fairseq-train's flags for ELECTRA's Adam, whose learning rate rises and falls linearly."""
-    return [
-        *("--optimizer", "electra_adam", "--lr", lr, "--layer-lr-decay", layer_lr_decay),
-        *("--lr-scheduler", "electra_linear", "--warmup-ratio", warmup_ratio),
-    ]
+def prepare(options: PrepareOptions) -> Iterator[tuple[Path, list[str], bool]]:
+    """Prepares tasks one by one; yields a task's folder, what it holds in lines, and whether it was made now."""
+    places: dict[str, list[Path]] = {}
+    for argument in options.task:
+        name, _, place = argument.partition("=")
+        if not place or not Path(place).exists():
+            raise TrueNegError(f"--task {argument}: expected NAME=DIR, with a folder of official files")
+        for task in find_tasks(GLUE if name == "GLUE" else [name], "--task"):
+            places.setdefault(task.name, []).append(Path(place, task.name) if name == "GLUE" else Path(place))
+    files = [(task, task.find_files(places[task.name])) for task in find_tasks(places)]
+    vocabulary = PretrainedVocabulary.load(options.data)
+    for task, found in files:
+        folder = options.output_dir / task.name
+        info, made = prepare_task(task, found, vocabulary, folder, task.choose(options))
+        yield folder, task.describe(info), made
 
 
-def length_flags(updates: int, epochs: int) -> list[object]:
-    """fairseq-train's flags for the length of the schedule, after which training stops."""
-    return ["--total-num-update", updates, "--max-update", updates, "--max-epoch", epochs]
+def finetune(options: FinetuneOptions) -> tuple[list[Result], list[str]]:
+    """Runs what is not finished; gives the results of all runs, and a line for each that diverged or failed."""
+    runs = check(options)
+    path = options.output / RESULTS_NAME
+    finished = _finished(path, runs)
+    diverged: list[str] = []
+
+    def execute(run: FinetuningRun, job: Job) -> None:
+        with job.lock:  # again: another command may share the folder
+            finished.update(_finished(path, [run]))
+            if run.key in finished:
+                run.tidy()  # the command may have been killed before it had done so
+                if run.keep_models and not (run.folder / MODEL_NAME).exists():
+                    found = f"{run.name} is finished and its model was not kept"
+                    raise TrueNegError(f"--keep-models: {found}; choose another --output")
+                return
+        try:
+            if options.launcher == SLURM:
+                model = f"{run.model_name}={run.start.path}"
+                alone = replace(options, models=[model], tasks=[run.task.name], seeds=[run.seed], jobs=1, launcher=HERE)
+                call_in_job(
+                    partial(finetune_all, alone),
+                    name=run.name,
+                    folder=run.folder / SLURM,
+                    options=options.slurm,
+                    poll=lambda: job.progress(updates_in(run.folder / LOG_NAME)),
+                )
+                finished.update(_finished(path, [run]))
+                return
+            weights = run.train(job.progress, job.device)
+            with job.lock:
+                finished[run.key] = run.evaluate(weights)
+                append_result(path, finished[run.key])
+                run.tidy()
+        except TrueNegError as error:
+            if options.launcher == HERE and not isinstance(error, Diverged):
+                raise
+            job.warn(str(error))
+            diverged.append(str(error))
+
+    devices = [None] * len(runs) if options.launcher == SLURM else devices_of(options.jobs, cpu=options.cpu)
+    run_jobs(execute, runs, devices, lengths=[run.recipe.updates for run in runs])
+    return [finished[run.key] for run in runs if run.key in finished], diverged
 
 
-def finished_results(path: Path, runs: Iterable[FinetuningRun]) -> dict[tuple[str, str, int], Result]:
+def finetune_all(options: FinetuneOptions) -> None:
+    """:func:`finetune`, where a run whose loss becomes NaN is an error."""
+    _, diverged = finetune(options)
+    if diverged:
+        raise TrueNegError(diverged[0])
+
+
+def check(options: FinetuneOptions) -> list[FinetuningRun]:
+    """All runs; what cannot be trained is refused before anything is."""
+    require_unsplit(options.prepared, "--prepared")
+    require_writable(options.output / RESULTS_NAME, "--output", makes_folders=True)
+    there = [name for name in TASKS if (options.prepared / name).is_dir()]
+    for name in (task.name for task in find_tasks(options.tasks)):
+        if name not in there:
+            raise TrueNegError(
+                f"{options.prepared / name}: no such folder; expected {name} prepared by 'truneg data prepare' (or "
+                "leave it out of --tasks)"
+            )
+    if not there:
+        raise TrueNegError(f"--prepared {options.prepared}: has no task; expected a folder of 'truneg data prepare'")
+    tasks = find_tasks(options.tasks or there)
+    infos = [read_info(options.prepared / task.name) for task in tasks]
+    check_precision(options.precision, cpu=options.cpu, launcher=options.launcher)
+    register()
+    runs = []
+    for model in named_models(options.models, seed=0):
+        start = read_checkpoint(model.path)
+        for task, info in zip(tasks, infos, strict=True):
+            recipe = make_recipe(task, info, start, options)
+            runs += [
+                FinetuningRun(
+                    seed=seed,
+                    folder=options.output / "runs" / model.name / f"{task.name}-{seed}",
+                    hardware=Hardware(precision=options.precision, cpu=options.cpu),
+                    start=start,
+                    model_name=model.name,
+                    task=task,
+                    prepared=options.prepared / task.name,
+                    info=info,
+                    recipe=recipe,
+                    keep_models=options.keep_models,
+                )
+                for seed in dict.fromkeys(options.seeds)
+            ]
+    return runs
+
+
+def make_recipe(task: FinetuningTask, info: dict[str, Any], start: Checkpoint, options: FinetuneOptions) -> Recipe:
+    """The settings of a task for a model: those of the options, or else the task's own."""
+    folder, config = options.prepared / task.name, config_of(start)
+    if config.family == "roberta":
+        raise TrueNegError(
+            f"{start.path}: is fairseq's roberta; expected a bert or electra model (fairseq's own recipes fine-tune "
+            "roberta on GLUE: see docs/start/finetune.md)"
+        )
+    check_vocabulary(start, info["vocabulary"], folder)
+    for split in ("train", "valid"):
+        if split not in info["splits"]:
+            raise TrueNegError(f"{folder}: has no split {split}; expected one: prepare {task.name} with its file")
+    given = {name: value for name in _OVERRIDES if (value := getattr(options, name)) is not None}
+    own = task.recipe(config, info)
+    if "max_length" in info and given.get("max_length", own.max_length) != own.max_length:
+        raise TrueNegError(f"--max-length {given['max_length']}: {folder} has windows of {own.max_length} tokens")
+    recipe = replace(own, **given)
+    if recipe.max_length > config.positions:
+        raise TrueNegError(
+            f"--max-length {recipe.max_length}: expected at most the model's {config.positions} positions"
+            + (f"; prepare {task.name} with it" if "max_length" in info else "")
+        )
+    examples = info["splits"]["train"][task.counted]
+    return replace(recipe, updates=recipe.epochs * math.ceil(examples / recipe.batch_size))
+
+
+def _finished(path: Path, runs: Iterable[FinetuningRun]) -> dict[tuple[str, str, int], Result]:
     """The results of these runs that a file has."""
     known = {result.key: result for result in read_results([path])} if path.exists() else {}
     finished = {}
@@ -101,50 +269,59 @@ def finished_results(path: Path, runs: Iterable[FinetuningRun]) -> dict[tuple[st
             found = known[run.key].settings.get(name)
             if found != value:
                 raise TrueNegError(
-                    f"{path}: has {run.name} of {run.model_name} with {name} {found}, expected {value}; give the same "
-                    "options, another name of the model, or another file of results"
+                    f"{path}: has {run.name} with {name} {found}, expected {value}; give the same options, another "
+                    "name of the model, or another --output"
                 )
     return finished
 
 
-def default_name(path: Path) -> str:
-    """A model's name in tables and results: that of its file or folder, or of the first folder above it that is named
-    by a person (``arm`` of ``runs/arm/seed-1/train/model.pt``, ``run`` of ``run/checkpoint_best.pt``).
+def table(results: Iterable[Result]) -> str:
+    """Mean and standard deviation of the metrics over the seeds, in percent."""
+    by_task: dict[tuple[str, str], list[Result]] = {}
+    for result in results:
+        by_task.setdefault((result.model, result.task), []).append(result)
+    width = max([5, *(len(model) for model, _ in by_task)]) + 2
+    lines = [f"{'model':{width}}{'task':10}{'metric':22}{'mean':>8}{'sd':>8}{'seeds':>7}"]
+    for (model, task), found in by_task.items():
+        for metric in found[0].metrics:
+            values = [100 * result.metrics[metric] for result in found]
+            deviation = f"{statistics.stdev(values):8.2f}" if len(values) > 1 else f"{'-':>8}"
+            lines.append(
+                f"{model:{width}}{task:10}{metric:22}{statistics.fmean(values):8.2f}{deviation}{len(values):7}"
+            )
+    return "\n".join(lines)
+
+
+def predict(options: PredictOptions) -> dict[str, float]:
+    """Answers a file of the model's task; gives the number of ``examples``, and scores in percent where the file has
+    the true answers.
     """
-    whole = path.absolute()
-    parts = [whole.stem if whole.suffix == ".pt" else whole.name, *(parent.name for parent in whole.parents)]
-    return next((part for part in parts if part and not _GENERIC.fullmatch(part)), parts[0])
-
-
-def seed_of(path: Path) -> int:
-    """The seed in the path of a training (``runs/arm/seed-2/train/model.pt``); 1 where it has none."""
-    found = [match[1] for part in path.absolute().parts if (match := re.fullmatch(r"seed-(\d{1,9})", part))]
-    return int(found[-1]) if found else 1
-
-
-def read_info(folder: Path) -> dict[str, Any]:
-    """The description of a folder of data for fine-tuning."""
-    expected = "data of 'truneg data prepare-glue' or 'truneg data prepare-squad'"
-    return read_json(folder / INFO_FILE, dict[str, Any], expected=expected)
-
-
-def read_finetuned(path: Path, task: str, prepared: Path | None = None) -> tuple[Checkpoint, Path]:
-    """A fine-tuned model, and its prepared data: those that are given, or those it was trained on."""
-    from .. import register
-
+    outputs = {name: path for name in ("output", "na_prob_file") if (path := getattr(options, name)) is not None}
+    require_different(checkpoint=options.checkpoint, file=options.file, **outputs)
+    for name, path in outputs.items():
+        require_writable(path, flag_of(name), makes_folders=True)
     register()
-    checkpoint = read_checkpoint(path)
+    checkpoint = read_checkpoint(options.checkpoint)
     trained_on = checkpoint.task.get("_name", checkpoint.task.get("task"))
-    if trained_on != task:
-        raise TrueNegError(f"{path}: was trained on --task {trained_on}; expected a checkpoint of truneg {task} train")
-    folder = prepared or Path(str(checkpoint.task["data"]))
-    if not folder.is_dir():
-        raise TrueNegError(f"{path}: was trained on {folder}, which is not a folder here; name it with --prepared")
-    return checkpoint, folder
+    if trained_on not in {task.fairseq_task for task in TASKS.values()}:
+        raise TrueNegError(f"{options.checkpoint}: was trained on --task {trained_on}; expected a fine-tuned model")
+    prepared = options.prepared or Path(str(checkpoint.task["data"]))
+    if not prepared.is_dir():
+        raise TrueNegError(
+            f"{options.checkpoint}: was trained on {prepared}, which is not a folder here; name it with --prepared"
+        )
+    info = read_info(prepared)
+    (task,) = find_tasks([info["task"]])
+    check_vocabulary(checkpoint, info["vocabulary"], prepared)
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made) / task.name
+        chosen = {name: info[name] for name in task.chosen}
+        prepare_task(task, {"test": options.file}, PretrainedVocabulary.load(prepared), folder, chosen)
+        return task.predict(load_finetuned(options.checkpoint, folder, cpu=options.cpu), folder, options)
 
 
-def load_finetuned(checkpoint: Path, data: Path, *, cpu: bool) -> tuple[Any, Any, Any, Any]:
-    """A fine-tuned model in fp32 on its device, to predict with: model, configuration, task, device."""
+def load_finetuned(checkpoint: Path, data: Path, *, cpu: bool) -> Finetuned:
+    """A fine-tuned model in fp32 on its device, with the data to predict on."""
     quiet_fairseq()
     from fairseq import checkpoint_utils
 
@@ -152,4 +329,4 @@ def load_finetuned(checkpoint: Path, data: Path, *, cpu: bool) -> tuple[Any, Any
         [str(checkpoint)], arg_overrides={"data": str(data)}
     )
     device = choose_device(cpu=cpu)
-    return model.float().eval().to(device), cfg, task, device
+    return Finetuned(model.float().eval().to(device), cfg, task, device)

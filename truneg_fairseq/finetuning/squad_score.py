@@ -95,28 +95,22 @@ def exact_match_and_f1(scores: Mapping[str, QuestionScore], *, unanswerable: boo
 
 
 def score_files(
-    data_file: Path, predictions_file: Path, *, na_prob_file: Path | None = None, adversarial: bool = False
+    data_file: Path, predictions_file: Path, *, na_prob_file: Path | None = None
 ) -> tuple[dict[str, float], str | None]:
-    """What the official script of the data's version, or of Jia and Liang's adversarial files, prints, in percent.
+    """What the official script of the data's version prints, in percent.
 
     With a line on questions of SQuAD 1.1 without a prediction, None where all have one.
     """
     data, predictions = read_squad(data_file), read_predictions(predictions_file)
     if data.unanswerable:
-        if adversarial:
-            raise TrueNegError(f"--adversarial: {data_file} is SQuAD 2.0; expected 1.1, as Jia and Liang's files are")
         probabilities = None if na_prob_file is None else read_no_answer_probabilities(na_prob_file)
         return score_v2(data, predictions, probabilities), None
-    if adversarial:
-        scores = score_adversarial(data, predictions)
-    else:
-        scores = exact_match_and_f1(score_questions(data.questions, predictions), unanswerable=False)
+    scores = exact_match_and_f1(score_questions(data.questions, predictions), unanswerable=False)
     missing = [question.id for question in data.questions if question.id not in predictions]
     if not missing:
         return scores, None
-    counted = "are passed over" if adversarial else "score 0"
     return scores, (
-        f"{predictions_file}: has no answer to {len(missing):,} of {len(data.questions):,} questions, which {counted} "
+        f"{predictions_file}: has no answer to {len(missing):,} of {len(data.questions):,} questions, which score 0 "
         f"(the first is {missing[0]}); {len(predictions):,} predictions were read"
     )
 
@@ -157,32 +151,17 @@ def score_v2(
     return report
 
 
-def score_adversarial(data: SquadData, predictions: Mapping[str, str]) -> dict[str, float]:
-    """What Jia and Liang's script prints of their adversarial files (AddSent, AddOneSent).
-
-    An id is that of the original, or that with "-" and the name of a variant. The adversary takes for each original the
-    variant of the lowest F1 (the first of equals), and the original itself only where there is no variant. A question
-    without prediction is passed over, so that it counts 0 where nothing else stands for its original. All are in
-    percent of the originals.
-    """
-    scores = score_questions(data.questions, predictions)
-    count = len({original_id(name) for name in scores})
-    originals = [score for name, score in scores.items() if name == original_id(name)]
-    worst = worst_variants({name: score for name, score in scores.items() if name in predictions}).values()
-    report: dict[str, float] = {}
-    for prefix, chosen in (("orig", originals), ("adv", worst)):
-        exact, total_f1 = _add_up(chosen)
-        report |= {f"{prefix}_exact_match": 100.0 * exact / count, f"{prefix}_f1": 100.0 * total_f1 / count}
-    return report
-
-
 def original_id(name: str) -> str:
     """The id of the question that a variant was made from: what stands before the first "-"."""
     return name.partition("-")[0]
 
 
 def worst_variants(scores: Mapping[str, QuestionScore]) -> dict[str, QuestionScore]:
-    """By the id of the original the score that Jia and Liang's adversary takes; see :func:`score_adversarial`."""
+    """By the id of the original the score that Jia and Liang's adversary takes.
+
+    An id is that of the original, or that with "-" and the name of a variant. The adversary takes for each original the
+    variant of the lowest F1 (the first of equals), and the original itself only where there is no variant.
+    """
     variants: dict[str, list[str]] = {}
     for name in scores:
         variants.setdefault(original_id(name), []).append(name)

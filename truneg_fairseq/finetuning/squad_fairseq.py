@@ -28,7 +28,8 @@ from ..models.checkpoints import check_fingerprint
 from ..models.heads import AnswerLogits
 from ..objectives.rates import BITS, Rate
 from ..vocabulary import MASK_SYMBOL
-from .run import read_info
+from .data import read_info
+from .glue_fairseq import WholeValidation
 from .squad_features import (
     SquadFeatures,
     WindowPredictions,
@@ -37,7 +38,6 @@ from .squad_features import (
     score_answers,
 )
 from .squad_score import exact_match_and_f1
-from .validation import WholeValidation
 
 _RATES = (Rate("accuracy", "correct", "sample_size", scale=100.0),)
 
@@ -48,13 +48,13 @@ logger = logging.getLogger(__name__)
 class SquadTaskConfig(FairseqDataclass):
     """Options of the task; every field is a flag of fairseq-train and a key of hydra's ``task`` group."""
 
-    data: str = field(default=MISSING, metadata={"help": "folder of features, made by 'truneg data prepare-squad'"})
+    data: str = field(default=MISSING, metadata={"help": "the folder SQuAD that 'truneg data prepare' made"})
     seed: int = II("common.seed")
 
 
 @register_task("squad", dataclass=SquadTaskConfig)
 class SquadTask(WholeValidation):
-    """Question answering on the features of 'truneg data prepare-squad', with the package's bert and electra models.
+    """Question answering on the features of 'truneg data prepare', with the package's bert and electra models.
 
     EM and F1 of a validation are those of its whole subset: see :class:`AnswersMeter`.
     """
@@ -97,8 +97,8 @@ class SquadTask(WholeValidation):
             if split not in self.info["splits"]:
                 known = ", ".join(self.info["splits"])
                 raise TrueNegError(
-                    f"{self.cfg.data}: has no split {split}, only {known}; expected one: give "
-                    "'truneg data prepare-squad' --train and --valid, or train with --disable-validation"
+                    f"{self.cfg.data}: has no split {split}, only {known}; expected one: "
+                    "prepare train and dev, or train with --disable-validation"
                 )
         features = SquadFeatures.load(Path(self.cfg.data) / split)
         self.datasets[split] = SquadDataset(features, split, self.dictionary.pad(), shuffle=split == "train")

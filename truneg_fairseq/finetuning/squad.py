@@ -1,28 +1,52 @@
-"""SQuAD's JSON to sliding-window features: arrays and text, no pickles.
+"""SQuAD as a fine-tuning task: its JSON to sliding windows, its settings, answers and scores.
 
-``OUT/`` holds ``dict.txt``, the tokenizer's files, ``info.json``, and for each split a folder with ``features.npz``
+``SQuAD/`` holds ``dict.txt``, the tokenizer's files, ``info.json``, and for each split a folder with ``features.npz``
 (the arrays of :class:`SquadFeatures`) and ``texts.json`` (its strings). A window is ``<s> question </s> context </s>``
 and is put together when it is asked for; contexts are tokenized and stored once however many windows share them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import TrueNegError
-from ..files import file_digest, new_folder
-from ..options import select
+from ..files import file_digest, replacing_text
+from ..results.result import Metric
 from ..vocabulary import UNKNOWN
 from ..workers import Progress
-from .data import PretrainedVocabulary, count_longer, describe_sources, find_made, write_info
-from .squad_features import FEATURES_FILE, SPECIAL_TOKENS, TEXTS_FILE, SquadFeatures
+from .data import PretrainedVocabulary, count_longer
+from .options import PredictOptions, WindowOptions
+from .squad_features import (
+    FEATURES_FILE,
+    N_BEST,
+    SPECIAL_TOKENS,
+    TEXTS_FILE,
+    Prediction,
+    SquadFeatures,
+    answer_questions,
+    score_answers,
+)
 from .squad_files import Question, SquadData, read_squad
-from .squad_options import PrepareSquadOptions, WindowSettings
+from .squad_score import exact_match_and_f1
+from .task import LARGE_WIDTH, Finetuned, FinetuningTask, Recipe, Scores, electra_layer_lr_decay
+
+if TYPE_CHECKING:
+    from ..convert.architecture import ModelConfig
+
+ANSWERS_NAME, N_BEST_NAME = "predictions.json", "nbest.json"
+_WINDOWS = 32  # that are answered together
+_SPLITS = {"train": ("train",), "valid": ("dev", "valid")}
+"""By split, the words in the names of its files."""
+_SUFFIXES = (".json", ".jsonl", ".parquet")
+_SHOWN = {"exact_match": Metric("EM", True), "f1": Metric("F1", True)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,66 +65,162 @@ class SquadCounts:
     longer_than: dict[str, int]
     # by reason, the ids of the questions without a usable answer; left out of a training split
     not_found: dict[str, list[str]]
+    sha256: dict[str, str] = field(default_factory=dict)  # of the written files
 
 
-def prepare_squad(options: PrepareSquadOptions) -> tuple[dict[str, Any], bool]:
-    """Prepares splits; the folder appears whole or not at all, and one that is there already is kept.
+class Squad(FinetuningTask):
+    """Questions that a span of a text answers, SQuAD 1.1 or 2.0."""
 
-    A question of "train" whose answer is not in its context is left out and counted; "valid" keeps it, as predictions
-    for all questions are scored. Returned are the description (``info.json``), and whether the folder was made now.
-    """
-    files = {name: path for name, path in (("train", options.train), ("valid", options.valid)) if path is not None}
-    if not files:
-        raise TrueNegError("--train, --valid: neither is given; expected one or both of SQuAD's JSON files")
-    output, vocabulary = options.output_dir, PretrainedVocabulary.load(options.data)
-    settings = select(WindowSettings, options)
-    info: dict[str, Any] = {
-        "task": "squad",
-        "vocabulary": vocabulary.fingerprint,
-        "tokenizer": vocabulary.tokenizer.tokenization,
-        "tokenizer_sha256": vocabulary.tokenizer.digest,
-        **asdict(settings),
-        "sources": describe_sources(files),
-    }
-    made = find_made(output, info)
-    if made is not None:
-        return made, False
-    parsed = {split: read_squad(path) for split, path in files.items()}
-    for split, file in parsed.items():
-        for question in file.questions:
-            if question.impossible and question.answers:  # it could be scored as either
+    name = "SQuAD"
+    fairseq_task = "squad"
+    counted = "windows"
+    chosen = tuple(each.name for each in fields(WindowOptions))
+
+    def find_files(self, places: Sequence[Path]) -> dict[str, Path]:
+        named = [path for place in places for path in ([place] if place.is_file() else sorted(place.glob("*")))]
+        found: dict[str, Path] = {}
+        for split, words in _SPLITS.items():
+            paths = [path for path in named if path.suffix in _SUFFIXES and any(word in path.name for word in words)]
+            if len(paths) > 1:
                 raise TrueNegError(
-                    f"{files[split]}: question {question.id}: is_impossible is true, but answers has "
-                    f"{question.answer_texts[0]!r}; expected an empty list (SQuAD 2.0 has plausible_answers for such); "
-                    "correct the file"
+                    f"{places[0]}: has {', '.join(path.name for path in paths)}; expected one: name it, as --task "
+                    f"SQuAD={paths[0]}"
                 )
-        if split == "valid" and not file.unanswerable and not any(question.answers for question in file.questions):
-            raise TrueNegError(
-                f"{files[split]}: none of its questions has an answer; expected some to score, or no --valid ('truneg "
-                "squad predict' reads such a file itself)"
-            )
-    with new_folder(output) as folder:
-        vocabulary.save(folder)
-        info["splits"] = {}
-        for split, data_of_split in parsed.items():
-            features, counts = build_features(
-                data_of_split, vocabulary, settings, training=split == "train", name=split
-            )
+            if paths:
+                found[split] = paths[0]
+        if not found:
+            raise TrueNegError(f"{places[0]}: has no train*.json and no dev*.json; expected SQuAD's files")
+        return found
+
+    def write(
+        self, folder: Path, files: Mapping[str, Path], vocabulary: PretrainedVocabulary, chosen: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """A question of "train" whose answer is not in its context is left out and counted; other splits keep it, as
+        the answers to all questions are scored.
+        """
+        parsed = {split: read_squad(path) for split, path in files.items()}
+        for split, data in parsed.items():
+            _check(data, files[split], split)
+        found = {}
+        for split, data in parsed.items():
+            training, settings = split == "train", WindowOptions(**chosen)
+            features, counts = build_features(data, vocabulary, settings, training=training, name=files[split].stem)
             if not len(features):
                 raise TrueNegError(
-                    f"{files[split]}: none of its {len(data_of_split.questions):,} questions has its answer at the "
-                    "place given"
+                    f"{files[split]}: none of its {len(data.questions):,} questions has its answer at the place given"
                 )
             (folder / split).mkdir()
             features.save(folder / split)
             digests = {file: file_digest(folder / split / file) for file in (FEATURES_FILE, TEXTS_FILE)}
-            info["splits"][split] = asdict(counts) | {"sha256": digests}
-        write_info(folder, info)
-    return info, True
+            found[split] = replace(counts, sha256=digests)
+        return found
+
+    def describe(self, info: Mapping[str, Any]) -> list[str]:
+        lines = []
+        for name, split in info["splits"].items():
+            longer = ", ".join(f"{count:,} longer than {length}" for length, count in split["longer_than"].items())
+            lines.append(
+                f"{name}: {split['questions']:,} questions ({split['impossible']:,} impossible; {longer}; "
+                f"{split['cut_queries']:,} cut to {info['max_query_length']}) on {split['contexts']:,} contexts, "
+                f"{split['windows']:,} windows ({split['without_answer']:,} without the answer), "
+                f"{split['tokens']:,} tokens, {split['unknown']:,} unknown"
+            )
+            for reason, ids in split["not_found"].items():
+                kept = "skipped" if name == "train" else "kept"
+                lines.append(f"{name}: {kept} {len(ids):,}, {reason} (e.g. {ids[0]})")
+        return lines
+
+    def title(self, info: Mapping[str, Any]) -> str:
+        return "SQuAD 2.0" if _unanswerable(info) else self.name
+
+    def shown(self, info: Mapping[str, Any]) -> tuple[str, dict[str, Metric]]:
+        return "SQuAD 2.0" if _unanswerable(info) else "SQuAD 1.1", _SHOWN
+
+    def recipe(self, config: ModelConfig, info: Mapping[str, Any]) -> Recipe:
+        """The settings of ELECTRA's code, which has 1e-4 for small models too where table 7 of its paper has 3e-4."""
+        return Recipe(
+            lr=1e-4 if config.hidden_size < LARGE_WIDTH else 5e-5,
+            layer_lr_decay=electra_layer_lr_decay(config.hidden_size),
+            epochs=2,
+            max_length=info["max_length"],
+        )
+
+    def flags(self, config: ModelConfig, recipe: Recipe) -> list[object]:
+        return ["--task", "squad", "--criterion", "squad"]
+
+    def evaluate(self, tuned: Finetuned, prepared: Path, folder: Path) -> Scores:
+        features = SquadFeatures.load(prepared / "valid")
+        predictions = answer(tuned, features)
+        texts = {name: prediction.text for name, prediction in predictions.items()}
+        candidates = {name: [vars(each) for each in prediction.candidates] for name, prediction in predictions.items()}
+        _write_json(texts, folder / ANSWERS_NAME)
+        _write_json(candidates, folder / N_BEST_NAME)
+        scores = score_answers(features, texts, unanswerable=tuned.task.unanswerable)
+        examples = {
+            "exact_match": [float(score.exact) for score in scores.values()],
+            "f1": [score.f1 for score in scores.values()],
+        }
+        return Scores({name: math.fsum(each) / len(each) for name, each in examples.items()}, list(scores), examples)
+
+    def predict(self, tuned: Finetuned, prepared: Path, options: PredictOptions) -> dict[str, float]:
+        features = SquadFeatures.load(prepared / "test")
+        predictions = answer(tuned, features, options.threshold)
+        texts = {name: prediction.text for name, prediction in predictions.items()}
+        if options.na_prob_file is not None:  # in the official format of SQuAD 2.0
+            probabilities = {name: prediction.no_answer_probability for name, prediction in predictions.items()}
+            _write_json(probabilities, options.na_prob_file)
+        if options.output is not None:
+            _write_json(texts, options.output)
+        unanswerable = bool(features.impossible.any())
+        scores = score_answers(features, texts, unanswerable=unanswerable)
+        return {"examples": len(texts), **(exact_match_and_f1(scores, unanswerable=unanswerable) if scores else {})}
+
+
+def answer(tuned: Finetuned, features: SquadFeatures, threshold: float = 0.5) -> dict[str, Prediction]:
+    """The answers to all questions with their candidates, by question id.
+
+    ``threshold`` is the largest probability of no answer of a question that is answered.
+    """
+    import torch
+    from fairseq import utils
+
+    from .squad_fairseq import SquadDataset, answer_logits, decode
+
+    dataset = SquadDataset(features, "predict", tuned.task.source_dictionary.pad(), shuffle=False)
+    order, parts = dataset.ordered_indices(), []
+    with torch.inference_mode():
+        for begin in Progress(range(0, len(order), _WINDOWS), desc="batches", unit=""):
+            sample = dataset.collater(order[begin : begin + _WINDOWS].tolist())
+            sample = utils.apply_to_sample(lambda tensor: tensor.to(tuned.device), sample)
+            parts.append(decode(answer_logits(tuned.model, sample), sample, n=N_BEST))
+    return answer_questions(features, parts, unanswerable=tuned.task.unanswerable, threshold=threshold)
+
+
+def _unanswerable(info: Mapping[str, Any]) -> bool:
+    return any(split["impossible"] for split in info["splits"].values())
+
+
+def _check(data: SquadData, path: Path, split: str) -> None:
+    for question in data.questions if split != "test" else ():
+        if question.impossible and question.answers:  # it could be scored as either
+            raise TrueNegError(
+                f"{path}: question {question.id}: is_impossible is true, but answers has {question.answer_texts[0]!r}; "
+                "expected an empty list (SQuAD 2.0 has plausible_answers for such); correct the file"
+            )
+    if split == "valid" and not data.unanswerable and not any(question.answers for question in data.questions):
+        raise TrueNegError(
+            f"{path}: none of its questions has an answer; expected some to score ('truneg predict' reads such a file)"
+        )
+
+
+def _write_json(content: object, output: Path) -> None:
+    with replacing_text(output) as stream:
+        json.dump(content, stream, ensure_ascii=False)
+        stream.write("\n")
 
 
 def build_features(
-    data: SquadData, vocabulary: PretrainedVocabulary, settings: WindowSettings, *, training: bool, name: str = "squad"
+    data: SquadData, vocabulary: PretrainedVocabulary, settings: WindowOptions, *, training: bool, name: str = "squad"
 ) -> tuple[SquadFeatures, SquadCounts]:
     """Windows for all questions of a file; ``training`` leaves questions out whose answer cannot be found.
 

@@ -1,7 +1,0 @@
-"""The same as `truneg data prepare-glue`."""
-
-from truneg_fairseq.commands.data import prepare_glue
-from truneg_fairseq.commands.main import run_as_script
-
-if __name__ == "__main__":
-    run_as_script(prepare_glue)

@@ -1,0 +1,297 @@
+"""GLUE's eight tasks: their data for fairseq's sentence_prediction task, their settings, answers and metrics.
+
+``TASK/`` holds ``input0/``, ``input1/`` (pairs only) and ``label/``, each with its ``dict.txt`` and fairseq's binary
+files ``train``, ``valid``, ``valid1`` (MNLI mismatched), ``test`` and ``test1``. An input's item is one sentence and
+``</s>``, an item of ``label`` one label and ``</s>``; label ids follow ``label/dict.txt``, which is alphabetical. STS-B
+has ``label/SPLIT.label`` instead, one score / 5 a line. Examples keep the order of the official file, and
+``ids/SPLIT.txt`` their ids. Nothing is cut: that is the task's ``shorten_method``.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import TrueNegError, require
+from ..files import replacing_text
+from ..launch.training import Diverged
+from ..results.result import Metric
+from ..vocabulary import EOS, UNKNOWN
+from ..workers import Progress
+from .data import PretrainedVocabulary, count_longer
+from .glue_files import HIGHEST_SCORE, GlueSplit, TaskFormat, read_split, swap_pairs, task_files
+from .options import PredictOptions, PrepareOptions
+from .task import BASE_WIDTH, LARGE_WIDTH, Finetuned, FinetuningTask, Recipe, Scores, electra_layer_lr_decay
+
+if TYPE_CHECKING:
+    from ..convert.architecture import ModelConfig
+
+_SENTENCES, _EXAMPLES = 1_000, 32
+"""Sentences that are encoded together, and examples that are answered together."""
+_FAIRSEQ_SPECIALS = 4
+_HEAD = "sentence_classification_head"
+_DROPOUT = 0.1
+_REPORTED = {"CoLA": ("matthews", "accuracy"), "MRPC": ("accuracy", "f1"), "QQP": ("accuracy", "f1")}
+_SHOWN = {"CoLA": "matthews", "STS-B": "spearman"}
+"""The metrics of Table 3; of other tasks it is the accuracy."""
+
+
+@dataclass(frozen=True)
+class GlueCounts:
+    """What a split holds."""
+
+    examples: int  # their number
+    tokens: int  # of all inputs, the ``</s>`` of every sentence included
+    unknown: int  # the tokens that are ``<unk>``
+    empty: int  # examples of which a sentence has no text; they are kept
+    skipped: int  # lines left out because of their number of columns
+    longer_than: dict[str, int]  # by length, the examples ``<s> A </s> B </s>`` that have more tokens
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What a model says of a split, in the order of the official file."""
+
+    values: NDArray[Any]  # int64 class ids or float64 scores (0 to 1), shape (N,)
+    targets: NDArray[Any] | None  # the right ones, shape (N,); None where there are none
+
+
+class Glue(FinetuningTask):
+    """A sentence or a pair of sentences to classify or to score."""
+
+    fairseq_task = "glue"
+    counted = "examples"
+    chosen = ("labels", "swap_pairs")
+
+    def __init__(self, form: TaskFormat) -> None:
+        self.form, self.name = form, form.name
+
+    def find_files(self, places: Sequence[Path]) -> dict[str, Path]:
+        if len(places) > 1:
+            raise TrueNegError(f"--task {self.name}={places[1]}: expected one folder of {self.name}")
+        return task_files(self.form, places[0])
+
+    def choose(self, options: PrepareOptions) -> dict[str, Any]:
+        return {"labels": list(self.form.labels), "swap_pairs": options.swap_pairs and self.form.doubled}
+
+    def write(
+        self, folder: Path, files: Mapping[str, Path], vocabulary: PretrainedVocabulary, chosen: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        require("fairseq", extra="fairseq")
+        splits = [read_split(self.form, name, path) for name, path in files.items()]
+        for number in range(len(self.form.texts)):
+            _write_dictionary(folder / f"input{number}", (vocabulary.folder / "dict.txt").read_text(encoding="utf-8"))
+        _write_dictionary(folder / "label", "".join(f"{label} 1\n" for label in self.form.labels))
+        (folder / "ids").mkdir()
+        doubled = [swap_pairs(s) if chosen["swap_pairs"] and s.name == "train" else s for s in splits]
+        return {split.name: _write_split(self.form, split, vocabulary, folder) for split in doubled}
+
+    def describe(self, info: Mapping[str, Any]) -> list[str]:
+        lines = []
+        for name, split in info["splits"].items():
+            longer = ", ".join(f"{count:,} longer than {length}" for length, count in split["longer_than"].items())
+            lines.append(
+                f"{name}: {split['examples']:,} examples, {split['tokens']:,} tokens, {split['unknown']:,} unknown "
+                f"({split['unknown'] / split['tokens']:.3%}), {longer}, {split['empty']:,} with an empty sentence, "
+                f"{split['skipped']:,} broken lines skipped"
+            )
+        absent = {name: file for name, file in self.form.files if name not in info["splits"]}
+        return [*lines, f"no {', '.join(absent)}: {', '.join(absent.values())} not there"] if absent else lines
+
+    def shown(self, info: Mapping[str, Any]) -> tuple[str, dict[str, Metric]]:
+        return "GLUE", {_SHOWN.get(self.name, "accuracy"): Metric(self.name, True, averaged=True)}
+
+    def recipe(self, config: ModelConfig, info: Mapping[str, Any]) -> Recipe:
+        """The settings of ELECTRA's paper and code: batches of 32, 3 epochs (10 for RTE and STS-B), a learning rate of
+        3e-4 for small models, 1e-4 for base, 5e-5 for large, dropout 0.1, 128 tokens.
+
+        BERT has those of ELECTRA, whose code goes back to BERT, but 3 epochs on every task and one learning rate for
+        all layers: 3e-5 for base and 2e-5 for large models, of the four that Devlin et al. (2019, Section 4.1) chose
+        from; for smaller ones 1e-4, of the four of Turc et al. (2019, arXiv:1908.08962) for their compact BERTs.
+        """
+        width, bert = config.hidden_size, config.family == "bert"
+        small, base, large = (1e-4, 3e-5, 2e-5) if bert else (3e-4, 1e-4, 5e-5)
+        return Recipe(
+            lr=small if width < BASE_WIDTH else base if width < LARGE_WIDTH else large,
+            layer_lr_decay=1.0 if bert else electra_layer_lr_decay(width),
+            epochs=10 if self.name in ("RTE", "STS-B") and not bert else 3,
+            max_length=min(128, config.positions),
+        )
+
+    def flags(self, config: ModelConfig, recipe: Recipe) -> list[object]:
+        valid = ",".join(split for split, _ in self.form.files if split.startswith("valid"))
+        return [
+            *("--task", "glue", "--criterion", "sentence_prediction_metrics", "--classification-head-name", _HEAD),
+            *("--num-classes", max(1, len(self.form.labels)), *(["--regression-target"] * self.form.regression)),
+            *("--max-positions", config.positions, "--max-length", recipe.max_length, "--find-unused-parameters"),
+            *("--dropout", _DROPOUT, "--attention-dropout", _DROPOUT, "--pooler-dropout", _DROPOUT),
+            *("--valid-subset", valid),
+        ]
+
+    def evaluate(self, tuned: Finetuned, prepared: Path, folder: Path) -> Scores:
+        scores = self.score(self.answer(tuned, "valid"))
+        if self.name == "MNLI":
+            mismatched = self.score(self.answer(tuned, "valid1")).metrics["accuracy"]
+            scores = replace(scores, metrics={**scores.metrics, "accuracy_mismatched": mismatched})
+        return replace(scores, ids=read_ids(prepared, "valid")) if scores.examples else scores
+
+    def predict(self, tuned: Finetuned, prepared: Path, options: PredictOptions) -> dict[str, float]:
+        if options.na_prob_file is not None:
+            raise TrueNegError(f"--na-prob-file: {options.checkpoint} is a model of {self.name}; expected one of SQuAD")
+        found = self.answer(tuned, "test")
+        if options.output is not None:
+            self._write_submission(read_ids(prepared, "test"), found, options.output)
+        metrics = {} if found.targets is None else self.score(found).metrics
+        return {"examples": len(found.values), **{name: 100 * value for name, value in metrics.items()}}
+
+    def answer(self, tuned: Finetuned, split: str) -> Predictions:
+        """A model's answers to a split of its data."""
+        tuned.task.load_dataset(split)
+        dataset = tuned.task.dataset(split)
+        values = np.zeros(len(dataset), dtype=np.float64 if self.form.regression else np.int64)
+        targets = None
+        order = np.argsort([dataset.size(index) for index in range(len(dataset))], kind="stable")
+        for begin in range(0, len(order), _EXAMPLES):
+            batch = dataset.collater([dataset[int(index)] for index in order[begin : begin + _EXAMPLES]])
+            at = batch["id"].numpy()
+            values[at] = self._values(tuned, batch)
+            if "target" in batch:
+                targets = np.zeros_like(values) if targets is None else targets
+                targets[at] = batch["target"].view(-1).numpy()
+        return Predictions(values, targets)
+
+    def _values(self, tuned: Finetuned, batch: dict[str, Any]) -> NDArray[Any]:
+        import torch
+        from fairseq import utils
+
+        inputs = utils.apply_to_sample(lambda tensor: tensor.to(tuned.device), batch["net_input"])
+        head = tuned.cfg.criterion.classification_head_name
+        with torch.inference_mode():
+            logits, _ = tuned.model(**inputs, features_only=True, classification_head_name=head)
+        if not bool(logits.isfinite().all()):
+            raise Diverged("the model's scores are NaN or infinite: it has diverged; lower --lr")
+        found = logits.view(-1).double() if self.form.regression else logits.argmax(1)
+        result: NDArray[Any] = found.cpu().numpy()
+        return result
+
+    def score(self, found: Predictions) -> Scores:
+        """The metrics that are reported of the task."""
+        values, targets = found.values, found.targets
+        assert targets is not None
+        if self.form.regression:
+            return Scores(regression_metrics(values, targets), [], {})
+        metrics = classification_metrics(values, targets, len(self.form.labels))
+        reported = {name: metrics[name] for name in _REPORTED.get(self.name, ("accuracy",))}
+        examples, denominators = {"accuracy": (values == targets).astype(float).tolist()}, {}
+        if "f1" in reported:
+            examples["f1"], denominators["f1"] = (2.0 * values * targets).tolist(), (values + targets).tolist()
+        return Scores(reported, [], examples, denominators)
+
+    def _write_submission(self, ids: list[str], found: Predictions, path: Path) -> None:
+        """Writes predictions as the GLUE server takes them: index and label, or score of 0 to 5.
+
+        Where the official files have other ids (MRPC of Microsoft), the index is the number of the line.
+        """
+        if not all(name.isdigit() for name in ids):
+            ids = [str(number) for number in range(len(ids))]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if self.form.regression:
+            texts = [f"{value:.3f}" for value in np.clip(found.values * HIGHEST_SCORE, 0, HIGHEST_SCORE)]
+        else:
+            texts = [self.form.labels[value] for value in found.values]
+        with replacing_text(path) as stream:
+            stream.write("index\tprediction\n")
+            stream.writelines(f"{index}\t{text}\n" for index, text in zip(ids, texts, strict=True))
+
+
+def read_ids(prepared: Path, split: str) -> list[str]:
+    """The official ids of a split's examples."""
+    return (prepared / "ids" / f"{split}.txt").read_text(encoding="utf-8").split("\n")[:-1]
+
+
+def classification_metrics(predictions: NDArray[Any], labels: NDArray[Any], classes: int) -> dict[str, float]:
+    """Accuracy, Matthews correlation and, of two classes, F1 of class 1; class ids have shape (N,), N >= 1.
+
+    Matthews correlation is 0 where all predictions or all labels are the same; F1 is 0 without a true positive.
+    """
+    from sklearn.metrics import f1_score, matthews_corrcoef
+
+    metrics = {"accuracy": float(np.mean(predictions == labels))}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a single label, for which 0 is documented here
+        metrics["matthews"] = float(matthews_corrcoef(labels, predictions))
+    if classes == 2:
+        metrics["f1"] = float(f1_score(labels, predictions, labels=[0, 1], zero_division=0))
+    return metrics
+
+
+def regression_metrics(predictions: NDArray[Any], scores: NDArray[Any]) -> dict[str, float]:
+    """Correlation of Pearson and of Spearman (ties have their mean rank) of predicted and right scores, shape (N,).
+
+    They are 0 where either side is constant, and NaN where a prediction is.
+    """
+    from scipy.stats import pearsonr, spearmanr
+
+    predictions, scores = predictions.astype(np.float64), scores.astype(np.float64)
+    if not np.isfinite(predictions).all():
+        return {"pearson": float("nan"), "spearman": float("nan")}
+    if np.ptp(predictions) == 0 or np.ptp(scores) == 0:
+        return {"pearson": 0.0, "spearman": 0.0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of nearly constant predictions
+        return {
+            "pearson": float(pearsonr(predictions, scores).statistic),
+            "spearman": float(spearmanr(predictions, scores).statistic),
+        }
+
+
+def _write_dictionary(folder: Path, text: str) -> None:
+    folder.mkdir()
+    if text:
+        with replacing_text(folder / "dict.txt") as stream:
+            stream.write(text)
+
+
+def _write_split(task: TaskFormat, split: GlueSplit, vocabulary: PretrainedVocabulary, folder: Path) -> GlueCounts:
+    import torch
+
+    lengths = np.ones(len(split), dtype=np.int64)  # <s>
+    unknown = 0
+    with Progress(total=len(split) * len(split.texts), desc=f"{task.name} {split.name}", unit=" sentences") as progress:
+        for number, texts in enumerate(split.texts):
+            path = folder / f"input{number}" / split.name
+            builder = _builder(path, len(vocabulary.symbols))
+            for start in range(0, len(texts), _SENTENCES):
+                batch = texts[start : start + _SENTENCES]
+                for place, ids in enumerate(vocabulary.encode_batch(batch), start):
+                    unknown += int((ids == UNKNOWN).sum())
+                    lengths[place] += len(ids) + 1
+                    builder.add_item(torch.from_numpy(np.append(ids, EOS)))
+                progress.update(len(batch))
+            builder.finalize(f"{path}.idx")
+    path = folder / "label" / split.name
+    if split.labels is not None and task.regression:
+        with replacing_text(path.with_suffix(".label")) as stream:
+            stream.writelines(f"{float(label) / HIGHEST_SCORE!r}\n" for label in split.labels)
+    elif split.labels is not None:
+        builder = _builder(path, _FAIRSEQ_SPECIALS + len(task.labels))
+        for label in split.labels:
+            builder.add_item(torch.tensor([_FAIRSEQ_SPECIALS + task.labels.index(label), EOS]))
+        builder.finalize(f"{path}.idx")
+    with replacing_text(folder / "ids" / f"{split.name}.txt") as stream:
+        stream.writelines(f"{example}\n" for example in split.ids)
+    tokens = int(lengths.sum()) - len(split)
+    return GlueCounts(len(split), tokens, unknown, split.empty, split.skipped, count_longer(lengths))
+
+
+def _builder(path: Path, vocabulary_size: int) -> Any:
+    """fairseq's own builder of ``path``.bin, which writes the .idx at its end."""
+    from fairseq.data import indexed_dataset
+
+    return indexed_dataset.make_builder(f"{path}.bin", impl="mmap", vocab_size=vocabulary_size)

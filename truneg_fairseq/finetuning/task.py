@@ -1,0 +1,152 @@
+"""What a fine-tuning task is: its files, its data for fairseq, its settings, its scores."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from ..files import new_folder
+from ..results.result import Metric
+from .data import PretrainedVocabulary, describe_sources, find_made, write_info
+from .options import PredictOptions, PrepareOptions
+
+if TYPE_CHECKING:
+    from ..convert.architecture import ModelConfig
+
+BASE_WIDTH, LARGE_WIDTH = 768, 1024
+"""From these widths of the encoder on a model has the learning rates of ELECTRA's base and large models."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The settings of a fine-tuning with ELECTRA's Adam, whose learning rate rises and falls linearly."""
+
+    lr: float  # the highest, of the head
+    layer_lr_decay: float  # of the learning rate from layer to layer, downwards
+    epochs: int
+    max_length: int  # tokens of an example
+    batch_size: int = 32  # examples an update
+    weight_decay: float = 0.01  # decoupled
+    updates: int = 0  # of the learning rate's schedule, after which training stops
+
+    @property
+    def flags(self) -> list[object]:
+        """fairseq-train's."""
+        return [
+            *("--optimizer", "electra_adam", "--lr", self.lr, "--layer-lr-decay", self.layer_lr_decay),
+            *("--lr-scheduler", "electra_linear", "--warmup-ratio", 0.1, "--weight-decay", self.weight_decay),
+            *("--clip-norm", 1.0, "--batch-size", self.batch_size, "--total-num-update", self.updates),
+            *("--max-update", self.updates, "--max-epoch", self.epochs),
+        ]
+
+
+def electra_layer_lr_decay(width: int) -> float:
+    """The factor of the learning rate from layer to layer in ELECTRA's fine-tuning (its paper, table 7)."""
+    return 0.8 if width < LARGE_WIDTH else 0.9
+
+
+class Finetuned(NamedTuple):
+    """A fine-tuned model in fp32, to predict with."""
+
+    model: Any
+    cfg: Any  # fairseq's configuration of its training
+    task: Any  # fairseq's
+    device: Any
+
+
+@dataclass(frozen=True)
+class Scores:
+    """A model's scores on a split."""
+
+    metrics: dict[str, float]  # fractions, in the order in which they are shown
+    ids: list[str]  # of the examples
+    # numerators and denominators of the examples, for the metrics that are a ratio of sums
+    examples: dict[str, list[float]]
+    denominators: dict[str, list[float]] = field(default_factory=dict)
+
+
+class FinetuningTask(ABC):
+    """One of GLUE's tasks, or SQuAD."""
+
+    name: str
+    """Of ``--tasks``, and of the prepared folder."""
+    fairseq_task: ClassVar[str]
+    counted: ClassVar[str]
+    """What an example of fairseq's is called in ``info.json``."""
+    chosen: ClassVar[Sequence[str]]
+    """The options of ``truneg data prepare`` that the data depend on."""
+
+    @abstractmethod
+    def find_files(self, places: Sequence[Path]) -> dict[str, Path]:
+        """The official files by fairseq's split, in folders or named themselves."""
+
+    def choose(self, options: PrepareOptions) -> dict[str, Any]:
+        """The values of :attr:`chosen`."""
+        return {name: getattr(options, name) for name in self.chosen}
+
+    @abstractmethod
+    def write(
+        self, folder: Path, files: Mapping[str, Path], vocabulary: PretrainedVocabulary, chosen: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Writes the data of all splits, and gives what is known of each, for ``info.json``: dataclasses of counts."""
+
+    @abstractmethod
+    def describe(self, info: Mapping[str, Any]) -> list[str]:
+        """What was prepared, in lines for a person."""
+
+    def title(self, info: Mapping[str, Any]) -> str:
+        """The name in results."""
+        return self.name
+
+    @abstractmethod
+    def shown(self, info: Mapping[str, Any]) -> tuple[str, dict[str, Metric]]:
+        """The title of the table in which the results stand, and the metrics that it shows."""
+
+    @abstractmethod
+    def recipe(self, config: ModelConfig, info: Mapping[str, Any]) -> Recipe:
+        """The settings for a model; ``updates`` follow from the others."""
+
+    @abstractmethod
+    def flags(self, config: ModelConfig, recipe: Recipe) -> list[object]:
+        """fairseq-train's for task, criterion and validation."""
+
+    @abstractmethod
+    def evaluate(self, tuned: Finetuned, prepared: Path, folder: Path) -> Scores:
+        """The scores of the validation sets; the answers may go into the run's folder."""
+
+    @abstractmethod
+    def predict(self, tuned: Finetuned, prepared: Path, options: PredictOptions) -> dict[str, float]:
+        """Answers the split "test" and writes the answers; gives the scores in percent where labels are known."""
+
+
+def prepare_task(
+    task: FinetuningTask,
+    files: Mapping[str, Path],
+    vocabulary: PretrainedVocabulary,
+    output: Path,
+    chosen: Mapping[str, Any],
+) -> tuple[dict[str, Any], bool]:
+    """Prepares a task; gives its description (``info.json``), and whether it was made now.
+
+    The folder appears whole or not at all, and one that is there already is kept.
+    """
+    info: dict[str, Any] = {
+        "task": task.name,
+        "vocabulary": vocabulary.fingerprint,
+        "tokenizer": vocabulary.tokenizer.tokenization,
+        "tokenizer_sha256": vocabulary.tokenizer.digest,
+        **chosen,
+        "sources": describe_sources(files),
+    }
+    made = find_made(output, info)
+    if made is not None:
+        return made, False
+    with new_folder(output) as folder:
+        vocabulary.save(folder)
+        found = task.write(folder, files, vocabulary, chosen)
+        info["splits"] = {split: asdict(counts) for split, counts in found.items()}
+        write_info(folder, info)
+    return info, True
