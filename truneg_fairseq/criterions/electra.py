@@ -10,7 +10,7 @@ import torch
 from fairseq.criterions import register_criterion
 from torch import Tensor, distributed
 
-from ..errors import TrueNegError, one_line_errors
+from ..errors import one_line_errors
 from ..objectives import ElectraOptions, EncoderPasses, MaskedPredictions, fill, gather_rows, sample_tokens
 from ..objectives.electra import Replaced, add_discriminator
 from ..objectives.rates import ELECTRA_RATES
@@ -58,10 +58,6 @@ class Electra(MaskedLmTrueNeg):
     options_type = ElectraOptions
 
     def __init__(self, cfg: ElectraConfig, task: Any) -> None:
-        with one_line_errors():
-            if not getattr(task, "replaced_token_detection", False):
-                name = getattr(task.cfg, "_name", None) or type(task).__name__
-                raise TrueNegError(f"--criterion electra: found --task {name}, expected --task electra_pretraining")
         super().__init__(cfg, task)
         self.random = StepGenerator()
         self.step_generators = (self.random,)

@@ -155,20 +155,23 @@ class TrueNegativeTrainer(Trainer):
         """Refuses a model that the objective cannot train."""
         model, kinds = unwrap(self.model), set(MODEL_FOR_MASKED_LM_MAPPING_NAMES.values())
         name, weight = type(model).__name__, self.settings.sr_word_weight
+        problem = None
         if not any(kind.__name__ in kinds for kind in type(model).__mro__):
-            raise TrueNegError(f"model: {name} has no masked-LM head; expected a model of AutoModelForMaskedLM")
-        if model.config.is_encoder_decoder:
-            raise TrueNegError(f"model: {name} has a decoder; expected an encoder with a masked-LM head")
-        if weight and self.settings.sr_word_form == "argmax" and not embeddings_in_use(model).requires_grad:
-            raise TrueNegError(
+            problem = f"model: {name} has no masked-LM head; expected a model of AutoModelForMaskedLM"
+        elif model.config.is_encoder_decoder:
+            problem = f"model: {name} has a decoder; expected an encoder with a masked-LM head"
+        elif weight and self.settings.sr_word_form == "argmax" and not embeddings_in_use(model).requires_grad:
+            problem = (
                 f"--sr-word-weight {weight}: has no effect on input embeddings that are not trained (frozen, or beside "
                 "adapters); expected embeddings that are trained, or --sr-word-weight 0"
             )
-        if weight and not is_tied(model):
-            raise TrueNegError(
+        elif weight and not is_tied(model):
+            problem = (
                 f"--sr-word-weight {weight}: {name} does not tie its MLM head to the input embeddings; expected tied "
                 "embeddings (the config's tie_word_embeddings), or --sr-word-weight 0"
             )
+        if problem:
+            raise TrueNegError(problem)
 
     def compute_loss(
         self,

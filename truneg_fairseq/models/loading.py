@@ -54,8 +54,6 @@ def load_model(
         models, _, task = checkpoint_utils.load_model_ensemble_and_task([str(read.path)], overrides, state=state)
     except TrueNegError:
         raise
-    except FileNotFoundError as error:
-        raise TrueNegError(f"{error.filename or data}: no such file; expected data in --data {data}") from None
     except Exception as error:  # other files fail to load in many ways
         raise TrueNegError(
             f"{read.path}: cannot be loaded ({reason(error)}); expected fairseq's checkpoint of a model whose "

@@ -7,7 +7,8 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -29,20 +30,11 @@ _SPLIT_FILES = (".idx", "1.idx", "")  # mmap and cached; continued; raw text
 
 def check(cfg: Any) -> None:
     """Refuses a training, by fairseq's whole configuration, from either command line."""
-    _check_lengths(cfg)
-    _check_precision(cfg)
-    _check_combination(cfg)
-    _check_data(cfg)
+    for problem in chain(_lengths(cfg), _precision(cfg), _combination(cfg), _data(cfg), _metric(cfg.checkpoint)):
+        raise TrueNegError(problem)
     checkpoint = cfg.checkpoint
     if not checkpoint.no_save:
         require_writable(Path(checkpoint.save_dir) / LAST, "--save-dir", makes_folders=True)
-    metric, maximize = checkpoint.best_checkpoint_metric, checkpoint.maximize_best_checkpoint_metric
-    if metric in (_LOWER_IS_BETTER if maximize else _HIGHER_IS_BETTER):
-        found = "--maximize-best-checkpoint-metric" if maximize else "no --maximize-best-checkpoint-metric"
-        raise TrueNegError(
-            f"--best-checkpoint-metric {metric}: found {found}, so checkpoint_best.pt would be the worst; "
-            f"{'leave it out' if maximize else 'give both'}"
-        )
     # With a file that does not exist fairseq starts from scratch, and says so.
     names = ["restore_file"] if checkpoint.restore_file != LAST and Path(checkpoint.restore_file).exists() else []
     if not (Path(checkpoint.save_dir or ".") / LAST).exists():
@@ -85,21 +77,29 @@ def data_folders(cfg: Any) -> list[Path]:
     return [Path(part) for part in str(value_of(cfg, "task", "data") or "").split(":") if part]
 
 
-def _check_lengths(cfg: Any) -> None:
+def _metric(checkpoint: Any) -> Iterator[str]:
+    metric, maximize = checkpoint.best_checkpoint_metric, checkpoint.maximize_best_checkpoint_metric
+    if metric in (_LOWER_IS_BETTER if maximize else _HIGHER_IS_BETTER):
+        found = "--maximize-best-checkpoint-metric" if maximize else "no --maximize-best-checkpoint-metric"
+        remedy = "leave it out" if maximize else "give both"
+        yield f"--best-checkpoint-metric {metric}: found {found}, so checkpoint_best.pt would be the worst; {remedy}"
+
+
+def _lengths(cfg: Any) -> Iterator[str]:
     batch, tokens = value_of(cfg, "dataset", "batch_size"), value_of(cfg, "dataset", "max_tokens")
     if batch is None and tokens is None:
-        raise TrueNegError("--batch-size, --max-tokens: found none; give one of them, such as --batch-size 32")
+        yield "--batch-size, --max-tokens: found none; give one of them, such as --batch-size 32"
     length = value_of(cfg, "task", "tokens_per_sample")
     if name_of(cfg, "task") not in _MASKED or length is None:
         return
     positions = _positions(cfg)
     if positions is not None and length > positions:
-        raise TrueNegError(
+        yield (
             f"--tokens-per-sample {length}: the model has {positions} positions, and fairseq drops longer samples; "
             f"give --tokens-per-sample {positions} or less, or --max-positions {length}"
         )
     if tokens is not None and tokens < length:
-        raise TrueNegError(f"--max-tokens {tokens}: one sample has --tokens-per-sample {length}; expected that or more")
+        yield f"--max-tokens {tokens}: one sample has --tokens-per-sample {length}; expected that or more"
 
 
 def _positions(cfg: Any) -> int | None:
@@ -114,58 +114,57 @@ def _positions(cfg: Any) -> int | None:
     return getattr(arguments, "max_positions", None)
 
 
-def _check_precision(cfg: Any) -> None:
+def _precision(cfg: Any) -> Iterator[str]:
     import torch
 
     common = value_of(cfg, "common")
     if value_of(common, "bf16") and value_of(common, "tpu") and importlib.util.find_spec("torch_xla") is None:
-        raise TrueNegError("--bf16: is for TPUs; on a GPU or CPU use fairseq-hydra-train with common.bf16=true")
+        yield "--bf16: is for TPUs; on a GPU or CPU use fairseq-hydra-train with common.bf16=true"
     # With --cpu fp16 does run, for tests, where parameters are not joined, and until a gradient overflows.
     apart = value_of(common, "fp16_no_flatten_grads") or value_of(common, "memory_efficient_fp16")
     if value_of(common, "fp16") and not torch.cuda.is_available() and not (value_of(common, "cpu") and apart):
-        raise TrueNegError("--fp16: found no GPU; expected one; leave --fp16 out, or train in bf16")
+        yield "--fp16: found no GPU; expected one; leave --fp16 out, or train in bf16"
 
 
-def _check_combination(cfg: Any) -> None:
+def _combination(cfg: Any) -> Iterator[str]:
     from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY, FairseqEncoderDecoderModel, FairseqLanguageModel
 
     criterion, task, model = (name_of(cfg, group) or "" for group in ("criterion", "task", "model"))
     kind = ARCH_MODEL_REGISTRY.get(model) or MODEL_REGISTRY.get(model)
     generates = isinstance(kind, type) and issubclass(kind, FairseqEncoderDecoderModel | FairseqLanguageModel)
     if criterion == "electra" or criterion.startswith("masked_lm_"):
-        if task not in ("", *_MASKED):
-            raise TrueNegError(f"--criterion {criterion}: found --task {task}, expected --task {' or '.join(_MASKED)}")
+        tasks = _MASKED[1:] if criterion == "electra" else _MASKED
+        if task not in ("", *tasks):
+            yield f"--criterion {criterion}: found --task {task}, expected --task {' or '.join(tasks)}"
         if generates:
-            raise TrueNegError(
+            yield (
                 f"--criterion {criterion}: found --arch {model}, which has a decoder; expected an encoder with a "
                 "masked-LM head, such as truneg_bert_base or roberta_base"
             )
         if value_of(cfg, "task", "d2v2_multi"):
-            raise TrueNegError(f"--d2v2-multi: makes no masks; leave it out with --criterion {criterion}")
+            yield f"--d2v2-multi: makes no masks; leave it out with --criterion {criterion}"
     if criterion == "label_smoothed_true_neg":
         if task in _MASKED:
-            raise TrueNegError(
+            yield (
                 f"--criterion {criterion}: found --task {task}, expected one whose model generates, such as "
                 "translation; label smoothing of a masked LM: --criterion masked_lm_true_neg --uniform-targets"
             )
         if (value_of(cfg, "task", "output_dictionary_size") or -1) >= 0:
-            raise TrueNegError(f"--output-dictionary-size: leave it out with --criterion {criterion}")
+            yield f"--output-dictionary-size: leave it out with --criterion {criterion}"
     if criterion == "electra" and model and not model.startswith("electra"):
-        raise TrueNegError(f"--criterion electra: found --arch {model}, which has no generator; expected electra_*")
+        yield f"--criterion electra: found --arch {model}, which has no generator; expected electra_*"
     if criterion.startswith("masked_lm") and task == "electra_pretraining" and model.startswith("electra"):
         # The generator would predict, and the discriminator encode.
-        raise TrueNegError(
+        yield (
             f"--criterion {criterion}: found --task {task} with --arch {model}, whose masked LM is the generator; "
             "expected --criterion electra, --task masked_lm, or --arch truneg_bert_*"
         )
     layerdrop, detector = value_of(cfg, "model", "encoder_layerdrop"), value_of(cfg, "criterion", "hc_detector")
     if layerdrop and "context" in str(detector).split("+"):
-        raise TrueNegError(
-            f"--hc-detector {detector}: compares two passes layer by layer; expected one without --encoder-layerdrop"
-        )
+        yield f"--hc-detector {detector}: compares two passes layer by layer; expected one without --encoder-layerdrop"
 
 
-def _check_data(cfg: Any) -> None:
+def _data(cfg: Any) -> Iterator[str]:
     data = str(value_of(cfg, "task", "data"))
     if ":" in data and Path(data).is_dir():
         require_unsplit(Path(data), "task.data")
@@ -178,15 +177,13 @@ def _check_data(cfg: Any) -> None:
     for folder in folders[1:]:  # fairseq reads the dictionary of the first one alone
         known = [fingerprint(read_symbols(part)) for part in (folders[0], folder) if (part / "dict.txt").is_file()]
         if len(set(known)) > 1:
-            raise TrueNegError(f"{folder}: has another dictionary than {folders[0]}; binarize all parts with one")
+            yield f"{folder}: has another dictionary than {folders[0]}; binarize all parts with one"
     for folder, split, hint in needed:
         for prefix in (folder / split, *(part.with_suffix("") for part in folder.glob(f"*/{split}.idx"))):
             require_whole_split(prefix)
         if name_of(cfg, "task") not in _MASKED:
             continue
         if not (folder / "dict.txt").is_file():
-            raise TrueNegError(
-                f"{folder.absolute()}/dict.txt: no such file; expected binarized data (fairseq-preprocess)"
-            )
+            yield f"{folder.absolute()}/dict.txt: no such file; expected binarized data (fairseq-preprocess)"
         if not any((folder / f"{split}{suffix}").exists() for suffix in _SPLIT_FILES):
-            raise TrueNegError(f"{folder / split}.idx: no such file; expected the split {split}, binarized{hint}")
+            yield f"{folder / split}.idx: no such file; expected the split {split}, binarized{hint}"
