@@ -127,7 +127,7 @@ class ElectraTrainer(TrueNegativeTrainer):
     Logged are the criterion's rates; ``plain_loss`` and ``eval_loss`` are L_mlm + 50 L_disc, uncorrected.
     """
 
-    settings: ElectraOptions
+    true_negatives: ElectraOptions
     plain_loss = "plain_loss"
     rates = tuple(
         rate._replace(scale=1.0) if rate.scale == BITS else rate for rate in ELECTRA_RATES if rate.name != "objective"
@@ -141,8 +141,8 @@ class ElectraTrainer(TrueNegativeTrainer):
     def check_model(self) -> None:
         """Refuses another model."""
         model = unwrap(self.model)
-        if not isinstance(model, ElectraForReplacedTokens) or not isinstance(self.settings, ElectraOptions):
-            found = f"{type(model).__name__} with {type(self.settings).__name__}"
+        if not isinstance(model, ElectraForReplacedTokens) or not isinstance(self.true_negatives, ElectraOptions):
+            found = f"{type(model).__name__} with {type(self.true_negatives).__name__}"
             raise TypeError(f"found {found}, expected ElectraForReplacedTokens with ElectraArguments")
 
     def outcome(
@@ -152,7 +152,7 @@ class ElectraTrainer(TrueNegativeTrainer):
         positions = masked_positions(labels)
         self._batch = inputs, labels, positions
         with self.projection.at(positions):
-            outputs = model(**inputs, replace=self._replace, with_layers=self.settings.uses_context)
+            outputs = model(**inputs, replace=self._replace, with_layers=self.true_negatives.uses_context)
         predicted = self._predicted
         del self._batch, self._predicted
         self._outputs = outputs
@@ -164,7 +164,8 @@ class ElectraTrainer(TrueNegativeTrainer):
 
     def _passes(self, model: Any, inputs: dict[str, Any], predicted: MaskedPredictions) -> EncoderPasses:
         """The hidden states of the discriminator, which has read the samples already."""
-        encoder, settings, with_layers = model.discriminator.electra, self.settings, self.settings.uses_context
+        encoder, options = model.discriminator.electra, self.true_negatives
+        with_layers = options.uses_context
         outputs = self._outputs
         del self._outputs
 
@@ -174,7 +175,7 @@ class ElectraTrainer(TrueNegativeTrainer):
 
         return EncoderPasses(
             predicted,
-            settings,
+            options,
             embeddings=lambda: embeddings_in_use(model),
             encode=read,
             with_layers=with_layers,
@@ -211,5 +212,5 @@ class ElectraTrainer(TrueNegativeTrainer):
         sums = super().sums(training)
         if sums.get("disc_size"):
             mean = sums["disc_loss"] / sums["disc_size"]
-            sums["loss"] = sums["gen_loss"] + self.settings.discriminator_weight * mean * sums["sample_size"]
+            sums["loss"] = sums["gen_loss"] + self.true_negatives.discriminator_weight * mean * sums["sample_size"]
         return sums

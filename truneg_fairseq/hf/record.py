@@ -46,7 +46,7 @@ def record_of(trainer: Any, model: Any) -> dict[str, Any]:
         "truneg_fairseq": VERSION,
         "base_model": getattr(model, "name_or_path", "") or None,
         "data": {"train": _described(trainer.train_dataset), "validation": _described(trainer.eval_dataset)},
-        "true_negatives": asdict(trainer.settings),
+        "true_negatives": asdict(trainer.true_negatives),
         "masks": {name: getattr(collator, name, None) for name in ("mlm_probability", "whole_words")},
         "training": {
             **{name: arguments[name] for name in _TRAINING},

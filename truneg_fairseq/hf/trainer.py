@@ -95,8 +95,8 @@ class TrueNegativeTrainer(Trainer):
         **others: Any,
     ) -> None:
         super().__init__(model, args, **others)
-        self.settings = true_negatives or TrueNegativeOptions()
-        self.settings.check()
+        self.true_negatives = true_negatives or TrueNegativeOptions()
+        self.true_negatives.check()
         self._check_arguments()
         self.check_model()
         if self.args.label_names is None:  # Trainer does not find them in a compiled model, nor in ELECTRA's
@@ -107,8 +107,8 @@ class TrueNegativeTrainer(Trainer):
             raise ValueError("processing_class: found none, expected the model's tokenizer")
         # PEFT's embeddings have no num_embeddings.
         size = len(unwrap(self.model).get_input_embeddings().weight)
-        parts = parts_for_tokenizer(tokenizer, self.settings, size)
-        self.true_negative_loss = TrueNegativeLoss(self.settings, **parts).to(self.args.device)
+        parts = parts_for_tokenizer(tokenizer, self.true_negatives, size)
+        self.true_negative_loss = TrueNegativeLoss(self.true_negatives, **parts).to(self.args.device)
         self._project(self.model)
         self._loss_only = False
         self._counts: dict[bool, dict[str, Tensor]] = {True: {}, False: {}}  # by whether the model trains
@@ -154,13 +154,13 @@ class TrueNegativeTrainer(Trainer):
     def check_model(self) -> None:
         """Refuses a model that the objective cannot train."""
         model, kinds = unwrap(self.model), set(MODEL_FOR_MASKED_LM_MAPPING_NAMES.values())
-        name, weight = type(model).__name__, self.settings.sr_word_weight
+        name, weight = type(model).__name__, self.true_negatives.sr_word_weight
         problem = None
         if not any(kind.__name__ in kinds for kind in type(model).__mro__):
             problem = f"model: {name} has no masked-LM head; expected a model of AutoModelForMaskedLM"
         elif model.config.is_encoder_decoder:
             problem = f"model: {name} has a decoder; expected an encoder with a masked-LM head"
-        elif weight and self.settings.sr_word_form == "argmax" and not embeddings_in_use(model).requires_grad:
+        elif weight and self.true_negatives.sr_word_form == "argmax" and not embeddings_in_use(model).requires_grad:
             problem = (
                 f"--sr-word-weight {weight}: has no effect on input embeddings that are not trained (frozen, or beside "
                 "adapters); expected embeddings that are trained, or --sr-word-weight 0"
@@ -266,7 +266,7 @@ class TrueNegativeTrainer(Trainer):
 
     def _passes(self, model: Any, inputs: dict[str, Any], predicted: MaskedPredictions) -> EncoderPasses:
         """What else the objective asks of the model: through the unwrapped one, as in the criterion."""
-        settings, with_layers = self.settings, self.settings.uses_context
+        options, with_layers = self.true_negatives, self.true_negatives.uses_context
 
         def read(tokens: Tensor, gradient: bool, dropout: bool) -> tuple[Tensor, ...]:
             given = {**positions_of(model, predicted.original), **inputs, "input_ids": tokens}
@@ -274,7 +274,7 @@ class TrueNegativeTrainer(Trainer):
                 return encode(model.base_model, given, with_layers)
 
         embeddings = lambda: embeddings_in_use(model)  # noqa: E731
-        return EncoderPasses(predicted, settings, embeddings=embeddings, encode=read, with_layers=with_layers)
+        return EncoderPasses(predicted, options, embeddings=embeddings, encode=read, with_layers=with_layers)
 
     @contextmanager
     def _pass(self, model: nn.Module, gradient: bool, dropout: bool) -> Iterator[None]:
