@@ -20,7 +20,8 @@ import truneg_fairseq
 truneg_fairseq.register()
 
 from truneg_fairseq.finetuning.squad_fairseq import SquadCriterion, SquadTask, SquadTaskConfig, answer_logits, decode  # noqa: E402
-from truneg_fairseq.finetuning.squad_features import score_answers  # noqa: E402
+from truneg_fairseq.finetuning.squad_features import answer_questions, score_answers  # noqa: E402
+from truneg_fairseq.finetuning.squad_score import exact_match_and_f1  # noqa: E402
 
 SIZES = {
     "encoder_layers": 2,
@@ -189,10 +190,10 @@ def test_validation_scores_whole_questions_from_any_worker(features_v2):
     for name in ("exact_match", "f1", "loss", "accuracy"):
         assert whole[name] == pytest.approx(dealt[name], abs=1e-3), name
     sample = dataset.collater(list(range(count)))
-    answers = decode(answer_logits(model, sample), sample, n=1)
-    meter = task._answers_meter("valid")
-    meter.update(answers)
-    assert meter.score() == {name: whole[name] for name in ("exact_match", "f1")}
+    found = answer_questions(dataset.features, decode(answer_logits(model, sample), sample).numpy(), unanswerable=True)
+    texts = {name: prediction.text for name, prediction in found.items()}
+    scores = score_answers(dataset.features, texts, unanswerable=True)
+    assert exact_match_and_f1(scores, unanswerable=True) == {name: whole[name] for name in ("exact_match", "f1")}
     assert 0 < whole["f1"] < 100
     assert not criterion.eval().logging_outputs_can_be_summed()
     assert criterion.train().logging_outputs_can_be_summed()
@@ -213,19 +214,6 @@ def test_models_that_do_not_fit_are_one_line(features):
     task = make_task(features)
     positions = one_line(lambda: make_model(task, max_positions=23))
     assert "has windows of 24 tokens, the model has 23 positions; prepare the data with --max-length 23" in positions
-
-
-def test_a_saved_answers_meter_is_rebuilt_by_its_name(features):
-    """fairseq makes the meters of the last validation again, by their names."""
-    from fairseq.logging.meters import MetersDict
-
-    task = make_task(features)
-    logged = MetersDict()
-    logged.add_meter("_answers", task._answers_meter("valid"), 1)
-    again = MetersDict()
-    again.load_state_dict(logged.state_dict())
-    again["_answers"].update(decode(answer_logits(make_model(task).eval(), sample_of(task)), sample_of(task)))
-    assert again["_answers"].score() == {"exact_match": 0, "f1": 0}
 
 
 def test_a_checkpoint_of_another_vocabulary_is_one_line(features):

@@ -106,5 +106,5 @@ def describe_sources(files: Mapping[str, Path]) -> dict[str, dict[str, str]]:
 
 
 def count_longer(lengths: NDArray[np.int64]) -> dict[str, int]:
-    """How many sequences are longer than each of :data:`LENGTHS`, by length."""
-    return {str(length): int((lengths > length).sum()) for length in LENGTHS}
+    """How many sequences are longer than each of :data:`LENGTHS`."""
+    return {f"longer than {length}": int((lengths > length).sum()) for length in LENGTHS}

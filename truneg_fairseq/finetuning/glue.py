@@ -43,18 +43,6 @@ _SHOWN = {"CoLA": "matthews", "STS-B": "spearman"}
 
 
 @dataclass(frozen=True)
-class GlueCounts:
-    """What a split holds."""
-
-    examples: int  # their number
-    tokens: int  # of all inputs, the ``</s>`` of every sentence included
-    unknown: int  # the tokens that are ``<unk>``
-    empty: int  # examples of which a sentence has no text; they are kept
-    skipped: int  # lines left out because of their number of columns
-    longer_than: dict[str, int]  # by length, the examples ``<s> A </s> B </s>`` that have more tokens
-
-
-@dataclass(frozen=True)
 class Predictions:
     """What a model says of a split, in the order of the official file."""
 
@@ -91,18 +79,6 @@ class Glue(FinetuningTask):
         (folder / "ids").mkdir()
         doubled = [swap_pairs(s) if chosen["swap_pairs"] and s.name == "train" else s for s in splits]
         return {split.name: _write_split(self.form, split, vocabulary, folder) for split in doubled}
-
-    def describe(self, info: Mapping[str, Any]) -> list[str]:
-        lines = []
-        for name, split in info["splits"].items():
-            longer = ", ".join(f"{count:,} longer than {length}" for length, count in split["longer_than"].items())
-            lines.append(
-                f"{name}: {split['examples']:,} examples, {split['tokens']:,} tokens, {split['unknown']:,} unknown "
-                f"({split['unknown'] / split['tokens']:.3%}), {longer}, {split['empty']:,} with an empty sentence, "
-                f"{split['skipped']:,} broken lines skipped"
-            )
-        absent = {name: file for name, file in self.form.files if name not in info["splits"]}
-        return [*lines, f"no {', '.join(absent)}: {', '.join(absent.values())} not there"] if absent else lines
 
     def shown(self, info: Mapping[str, Any]) -> tuple[str, dict[str, Metric]]:
         return "GLUE", {_SHOWN.get(self.name, "accuracy"): Metric(self.name, True, averaged=True)}
@@ -258,7 +234,7 @@ def _write_dictionary(folder: Path, text: str) -> None:
             stream.write(text)
 
 
-def _write_split(task: TaskFormat, split: GlueSplit, vocabulary: PretrainedVocabulary, folder: Path) -> GlueCounts:
+def _write_split(task: TaskFormat, split: GlueSplit, vocabulary: PretrainedVocabulary, folder: Path) -> dict[str, int]:
     import torch
 
     lengths = np.ones(len(split), dtype=np.int64)  # <s>
@@ -286,8 +262,14 @@ def _write_split(task: TaskFormat, split: GlueSplit, vocabulary: PretrainedVocab
         builder.finalize(f"{path}.idx")
     with replacing_text(folder / "ids" / f"{split.name}.txt") as stream:
         stream.writelines(f"{example}\n" for example in split.ids)
-    tokens = int(lengths.sum()) - len(split)
-    return GlueCounts(len(split), tokens, unknown, split.empty, split.skipped, count_longer(lengths))
+    return {
+        "examples": len(split),
+        "tokens": int(lengths.sum()) - len(split),  # without <s>
+        "unknown": unknown,
+        **count_longer(lengths),
+        "with an empty sentence": split.empty,
+        "broken lines skipped": split.skipped,
+    }
 
 
 def _builder(path: Path, vocabulary_size: int) -> Any:

@@ -37,7 +37,7 @@ from .glue import Glue
 from .glue_files import TASKS as GLUE
 from .options import FinetuneOptions, PredictOptions, PrepareOptions
 from .squad import Squad
-from .task import Finetuned, FinetuningTask, Recipe, Scores, prepare_task
+from .task import Finetuned, FinetuningTask, Recipe, Scores, describe, prepare_task
 
 TASKS: dict[str, FinetuningTask] = {**{name: Glue(form) for name, form in GLUE.items()}, "SQuAD": Squad()}
 """By name, in the order of the paper's tables."""
@@ -136,7 +136,7 @@ def prepare(options: PrepareOptions) -> Iterator[tuple[Path, list[str], bool]]:
     for task, found in files:
         folder = options.output_dir / task.name
         info, made = prepare_task(task, found, vocabulary, folder, task.choose(options))
-        yield folder, task.describe(info), made
+        yield folder, describe(info), made
 
 
 def finetune(options: FinetuneOptions) -> tuple[list[Result], list[str]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,6 @@ from .data import PretrainedVocabulary, count_longer
 from .options import PredictOptions, WindowOptions
 from .squad_features import (
     FEATURES_FILE,
-    N_BEST,
     SPECIAL_TOKENS,
     TEXTS_FILE,
     Prediction,
@@ -41,31 +40,12 @@ from .task import LARGE_WIDTH, Finetuned, FinetuningTask, Recipe, Scores, electr
 if TYPE_CHECKING:
     from ..convert.architecture import ModelConfig
 
-ANSWERS_NAME, N_BEST_NAME = "predictions.json", "nbest.json"
+ANSWERS_NAME = "predictions.json"
 _WINDOWS = 32  # that are answered together
 _SPLITS = {"train": ("train",), "valid": ("dev", "valid")}
 """By split, the words in the names of its files."""
 _SUFFIXES = (".json", ".jsonl", ".parquet")
 _SHOWN = {"exact_match": Metric("EM", True), "f1": Metric("F1", True)}
-
-
-@dataclass(frozen=True, kw_only=True)
-class SquadCounts:
-    """What a split holds."""
-
-    contexts: int  # SQuAD's paragraphs, equal ones once
-    questions: int  # with windows
-    impossible: int  # of those, the ones that the context does not answer
-    windows: int
-    without_answer: int  # the windows whose label is ``<s>``
-    tokens: int  # of all windows
-    unknown: int  # the tokens of contexts and questions, counted once, that are ``<unk>``
-    cut_queries: int  # the questions that are longer than the settings allow
-    # by length, the questions that have more tokens than that in one window with the whole context
-    longer_than: dict[str, int]
-    # by reason, the ids of the questions without a usable answer; left out of a training split
-    not_found: dict[str, list[str]]
-    sha256: dict[str, str] = field(default_factory=dict)  # of the written files
 
 
 class Squad(FinetuningTask):
@@ -112,23 +92,8 @@ class Squad(FinetuningTask):
             (folder / split).mkdir()
             features.save(folder / split)
             digests = {file: file_digest(folder / split / file) for file in (FEATURES_FILE, TEXTS_FILE)}
-            found[split] = replace(counts, sha256=digests)
+            found[split] = {**counts, "sha256": digests}
         return found
-
-    def describe(self, info: Mapping[str, Any]) -> list[str]:
-        lines = []
-        for name, split in info["splits"].items():
-            longer = ", ".join(f"{count:,} longer than {length}" for length, count in split["longer_than"].items())
-            lines.append(
-                f"{name}: {split['questions']:,} questions ({split['impossible']:,} impossible; {longer}; "
-                f"{split['cut_queries']:,} cut to {info['max_query_length']}) on {split['contexts']:,} contexts, "
-                f"{split['windows']:,} windows ({split['without_answer']:,} without the answer), "
-                f"{split['tokens']:,} tokens, {split['unknown']:,} unknown"
-            )
-            for reason, ids in split["not_found"].items():
-                kept = "skipped" if name == "train" else "kept"
-                lines.append(f"{name}: {kept} {len(ids):,}, {reason} (e.g. {ids[0]})")
-        return lines
 
     def title(self, info: Mapping[str, Any]) -> str:
         return "SQuAD 2.0" if _unanswerable(info) else self.name
@@ -152,9 +117,7 @@ class Squad(FinetuningTask):
         features = SquadFeatures.load(prepared / "valid")
         predictions = answer(tuned, features)
         texts = {name: prediction.text for name, prediction in predictions.items()}
-        candidates = {name: [vars(each) for each in prediction.candidates] for name, prediction in predictions.items()}
         _write_json(texts, folder / ANSWERS_NAME)
-        _write_json(candidates, folder / N_BEST_NAME)
         scores = score_answers(features, texts, unanswerable=tuned.task.unanswerable)
         examples = {
             "exact_match": [float(score.exact) for score in scores.values()],
@@ -177,7 +140,7 @@ class Squad(FinetuningTask):
 
 
 def answer(tuned: Finetuned, features: SquadFeatures, threshold: float = 0.5) -> dict[str, Prediction]:
-    """The answers to all questions with their candidates, by question id.
+    """The answers to all questions, by question id.
 
     ``threshold`` is the largest probability of no answer of a question that is answered.
     """
@@ -192,8 +155,8 @@ def answer(tuned: Finetuned, features: SquadFeatures, threshold: float = 0.5) ->
         for begin in Progress(range(0, len(order), _WINDOWS), desc="batches", unit=""):
             sample = dataset.collater(order[begin : begin + _WINDOWS].tolist())
             sample = utils.apply_to_sample(lambda tensor: tensor.to(tuned.device), sample)
-            parts.append(decode(answer_logits(tuned.model, sample), sample, n=N_BEST))
-    return answer_questions(features, parts, unanswerable=tuned.task.unanswerable, threshold=threshold)
+            parts.append(decode(answer_logits(tuned.model, sample), sample).numpy())
+    return answer_questions(features, np.concatenate(parts), unanswerable=tuned.task.unanswerable, threshold=threshold)
 
 
 def _unanswerable(info: Mapping[str, Any]) -> bool:
@@ -221,8 +184,9 @@ def _write_json(content: object, output: Path) -> None:
 
 def build_features(
     data: SquadData, vocabulary: PretrainedVocabulary, settings: WindowOptions, *, training: bool, name: str = "squad"
-) -> tuple[SquadFeatures, SquadCounts]:
-    """Windows for all questions of a file; ``training`` leaves questions out whose answer cannot be found.
+) -> tuple[SquadFeatures, dict[str, Any]]:
+    """Windows for all questions of a file, and how much there is of what; ``training`` leaves questions out whose
+    answer cannot be found.
 
     A paragraph that several share is encoded once. ``name`` is what the progress bar says.
     """
@@ -273,18 +237,18 @@ def build_features(
         answers=[[] if question.impossible else question.answer_texts for question in questions],
     )
     lengths = np.array([len(query) + tokens + SPECIAL_TOKENS for query, tokens in zip(cut, whole, strict=True)])
-    counts = SquadCounts(
-        contexts=len(number_of),
-        questions=len(questions),
-        impossible=int(features.impossible.sum()),
-        windows=len(features),
-        without_answer=int((features.window_answer[:, 0] == 0).sum()),
-        tokens=int(features.lengths.sum()),
-        unknown=int((features.context_tokens == UNKNOWN).sum() + (features.question_tokens == UNKNOWN).sum()),
-        cut_queries=sum(len(query) > settings.max_query_length for query in queries),
-        longer_than=count_longer(lengths),
-        not_found=not_found,
-    )
+    counts = {
+        "questions": len(questions),
+        "impossible": int(features.impossible.sum()),
+        "contexts": len(number_of),
+        "windows": len(features),
+        "windows without the answer": int((features.window_answer[:, 0] == 0).sum()),
+        "tokens": int(features.lengths.sum()),
+        "unknown": int((features.context_tokens == UNKNOWN).sum() + (features.question_tokens == UNKNOWN).sum()),
+        "questions cut": sum(len(query) > settings.max_query_length for query in queries),
+        **count_longer(lengths),
+        "not found": not_found,
+    }
     return features, counts
 
 

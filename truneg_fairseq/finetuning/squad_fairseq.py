@@ -6,6 +6,7 @@ fairseq reads the options' types at run time: no ``from __future__ import annota
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,7 @@ import torch.nn.functional as F
 from fairseq.criterions import FairseqCriterion, register_criterion
 from fairseq.data import Dictionary, FairseqDataset, data_utils
 from fairseq.dataclass import FairseqDataclass
-from fairseq.logging import meters, metrics
-from fairseq.logging.meters import Meter
+from fairseq.logging import metrics
 from fairseq.tasks import register_task
 from numpy.typing import NDArray
 from omegaconf import II, MISSING
@@ -32,13 +32,13 @@ from .data import read_info
 from .glue_fairseq import WholeValidation
 from .squad_features import (
     SquadFeatures,
-    WindowPredictions,
     answer_questions,
     best_spans,
     score_answers,
 )
 from .squad_score import exact_match_and_f1
 
+_COLLECTED = "_answers"  # fairseq shows no meter whose name begins with an underscore
 _RATES = (Rate("accuracy", "correct", "sample_size", scale=100.0),)
 
 logger = logging.getLogger(__name__)
@@ -54,10 +54,7 @@ class SquadTaskConfig(FairseqDataclass):
 
 @register_task("squad", dataclass=SquadTaskConfig)
 class SquadTask(WholeValidation):
-    """Question answering on the features of 'truneg data prepare', with the package's bert and electra models.
-
-    EM and F1 of a validation are those of its whole subset: see :class:`AnswersMeter`.
-    """
+    """Question answering on the features of 'truneg data prepare', with the package's bert and electra models."""
 
     cfg: SquadTaskConfig
 
@@ -121,17 +118,24 @@ class SquadTask(WholeValidation):
         return longest
 
     def reduce_metrics(self, logging_outputs: Sequence[dict[str, Any]], criterion: Any) -> None:
-        """Logs what the criterion does, and in validation EM and F1."""
-        super().reduce_metrics(logging_outputs, criterion)
-        for log in logging_outputs:
-            if "answers" in log:
-                metrics.log_custom(lambda split=log["split"]: self._answers_meter(split), "_answers", log["answers"])
-        if any("answers" in log for log in logging_outputs):
-            metrics.log_derived("exact_match", lambda logged: logged["_answers"].score()["exact_match"])
-            metrics.log_derived("f1", lambda logged: logged["_answers"].score()["f1"])
+        """Logs what the criterion does, and in validation EM and F1 of the whole subset.
 
-    def _answers_meter(self, split: str) -> "AnswersMeter":
-        return AnswersMeter(self.dataset(split).features, self.unanswerable)
+        The windows of a question may lie in several batches and on several workers, so that no batch can be scored
+        alone: the answers of all are kept to the end of the validation.
+        """
+        super().reduce_metrics(logging_outputs, criterion)
+        found = [log for log in logging_outputs if "answers" in log]
+        if found:
+            metrics.log_concat_tensor(_COLLECTED, torch.cat([log["answers"] for log in found]))
+            features = self.dataset(found[0]["split"]).features
+            for name in ("exact_match", "f1"):
+                metrics.log_derived(name, partial(self._score, features, name))
+
+    def _score(self, features: SquadFeatures, name: str, meters: Any) -> float:
+        found = answer_questions(features, meters[_COLLECTED].tensor.numpy(), unanswerable=self.unanswerable)
+        texts = {question: prediction.text for question, prediction in found.items()}
+        scores = score_answers(features, texts, unanswerable=self.unanswerable)
+        return exact_match_and_f1(scores, unanswerable=self.unanswerable)[name]
 
     @property
     def source_dictionary(self) -> Dictionary:
@@ -140,52 +144,6 @@ class SquadTask(WholeValidation):
     @property
     def target_dictionary(self) -> Dictionary:
         return self.dictionary
-
-
-class AnswersMeter(Meter):
-    """Collects the answers of a validation, batch by batch and from all workers, and scores them when asked.
-
-    The windows of a question may lie in several batches and on several workers, so that no batch can be scored alone.
-    fairseq keeps a meter for the length of a validation pass and asks it once at the end, before it selects the best
-    checkpoint; every worker has been given the answers of all.
-
-    A checkpoint from within an epoch names the meters of the last validation, and fairseq makes them again when the
-    training goes on: such a meter has no features, is empty and stays so.
-    """
-
-    def __init__(self, features: SquadFeatures | None = None, unanswerable: bool = False) -> None:
-        self._features = features
-        self._unanswerable = unanswerable
-        self.reset()
-
-    def reset(self) -> None:
-        self._parts: list[WindowPredictions] = []
-        self._score: dict[str, float] | None = None
-
-    def update(self, answers: WindowPredictions) -> None:
-        if self._features is not None:
-            self._parts.append(answers)
-        self._score = None
-
-    def score(self) -> dict[str, float]:
-        """``exact_match`` and ``f1`` in percent of the questions so far."""
-        if self._features is None:
-            return exact_match_and_f1({}, unanswerable=self._unanswerable)
-        if self._score is None:
-            with one_line_errors():
-                found = answer_questions(self._features, self._parts, unanswerable=self._unanswerable, n_best=1)
-            texts = {name: prediction.text for name, prediction in found.items()}
-            scores = score_answers(self._features, texts, unanswerable=self._unanswerable)
-            self._score = exact_match_and_f1(scores, unanswerable=self._unanswerable)
-        return self._score
-
-    @property
-    def smoothed_value(self) -> float:
-        return self.score()["f1"]
-
-
-# fairseq looks for a checkpoint's meters by name among its own.
-meters.AnswersMeter = AnswersMeter
 
 
 class SquadDataset(FairseqDataset):
@@ -322,7 +280,8 @@ def answer_logits(model: Any, sample: dict[str, Any]) -> AnswerLogits:
     return logits
 
 
-def decode(logits: AnswerLogits, sample: dict[str, Any], n: int = 1) -> WindowPredictions:
-    """The n best answers of every window of a batch."""
-    spans = best_spans(logits.starts, logits.ends, sample["begins"], sample["context"], n=n)
-    return WindowPredictions.of(sample["id"], spans, logits.starts[:, 0] + logits.ends[:, 0])
+def decode(logits: AnswerLogits, sample: dict[str, Any]) -> Tensor:
+    """The best answer of every window of a batch, as :func:`answer_questions` takes them: float64, on the host."""
+    first, last, score = best_spans(logits.starts, logits.ends, sample["begins"], sample["context"])
+    columns = (sample["id"], first, last, score, logits.starts[:, 0] + logits.ends[:, 0])
+    return torch.stack([column.detach().double() for column in columns], dim=1).cpu()

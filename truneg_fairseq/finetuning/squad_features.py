@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,9 +26,6 @@ FEATURES_FILE = "features.npz"
 TEXTS_FILE = "texts.json"
 SPECIAL_TOKENS = 3
 """``<s>`` and two ``</s>`` in every window."""
-N_BEST = 20
-"""Spans that are kept of a window and answers that are kept of a question."""
-
 MAX_ANSWER_LENGTH = 30
 """Tokens of an answer at most."""
 
@@ -163,148 +160,59 @@ def best_windows(bounds: NDArray[np.int32], tokens: int) -> NDArray[np.int64]:
 # From logits to answers
 
 
-class Spans(NamedTuple):
-    """The N best spans of each of B windows, best first."""
-
-    first: Tensor  # int64, shape (B, N): positions in the window
-    last: Tensor  # int64, shape (B, N)
-    score: Tensor  # fp32, shape (B, N); -inf where there are fewer spans
-
-
 def best_spans(
-    starts: Tensor, ends: Tensor, begins: Tensor, context: Tensor, *, max_length: int = MAX_ANSWER_LENGTH, n: int = 1
-) -> Spans:
-    """The n spans with the largest sum of the logits of start and end (fp32, shape (B, T)), of all that there are.
+    starts: Tensor, ends: Tensor, begins: Tensor, context: Tensor, *, max_length: int = MAX_ANSWER_LENGTH
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The span of each of B windows with the largest sum of the logits of start and end (fp32, shape (B, T)).
 
     An answer may begin at ``begins`` (bool, shape (B, T); BERT's max-context rule), end at ``context`` (as well), and
-    has ``max_length`` tokens at most.
+    has ``max_length`` tokens at most. Returned are first and last position (int64, shape (B,)) and the sum (fp32, shape
+    (B,)), which is -inf where no answer may stand; of equal spans it is the first.
     """
     import torch
 
-    size = starts.size(1)
-    width = min(max_length, size)
+    width = min(max_length, starts.size(1))
     padded = torch.nn.functional.pad(ends.masked_fill(~context, -torch.inf), (0, width - 1), value=-torch.inf)
     scores = starts.masked_fill(~begins, -torch.inf)[..., None] + padded.unfold(1, width, 1)  # (B, T, width)
-    score, index = _largest(scores.flatten(1), n)
+    flat = scores.flatten(1)
+    index = flat.argmax(dim=1)
     first = index.div(width, rounding_mode="floor")
-    return Spans(first, first + index % width, score)
+    return first, first + index % width, flat.gather(1, index[:, None])[:, 0]
 
 
-def _largest(scores: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """The n largest of every row and their places, of equal ones the first: topk's choice would depend on n."""
-    score, index = scores.sort(dim=1, descending=True, stable=True)
-    return score[:, :n], index[:, :n]
+class Prediction(NamedTuple):
+    """The answer to a question."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class WindowPredictions:
-    """What a model says of W windows."""
-
-    window: NDArray[np.int64]  # int64, shape (W,): their numbers among the features
-    first: NDArray[np.int32]  # int32, shape (W, N): best spans, best first; positions in the window
-    last: NDArray[np.int32]  # int32, shape (W, N)
-    score: NDArray[np.float32]  # float32, shape (W, N); -inf where there are fewer spans
-    no_answer: NDArray[np.float32]  # float32, shape (W,): the score of "no answer", as of a span
-
-    @classmethod
-    def of(cls, window: Tensor, spans: Spans, no_answer: Tensor) -> WindowPredictions:
-        """On the host, from tensors; ``no_answer`` has shape (W,)."""
-        return cls(
-            window=window.cpu().numpy(),
-            first=spans.first.int().cpu().numpy(),
-            last=spans.last.int().cpu().numpy(),
-            score=spans.score.detach().float().cpu().numpy(),
-            no_answer=no_answer.detach().float().cpu().numpy(),
-        )
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A possible answer."""
-
-    text: str  # cut from the context
-    start: int  # its offset in the context, in characters
-    score: float  # of its span
-    probability: float  # among the candidates of its question
-
-
-@dataclass(frozen=True)
-class Prediction:
-    text: str  # the answer, "" for none
-    candidates: tuple[Candidate, ...]  # the best, each text once, best first
+    text: str  # "" for none
     no_answer_probability: float
 
 
 def answer_questions(
-    features: SquadFeatures,
-    parts: Iterable[WindowPredictions],
-    *,
-    unanswerable: bool,
-    threshold: float = 0.5,
-    n_best: int = N_BEST,
+    features: SquadFeatures, answers: NDArray[np.float64], *, unanswerable: bool, threshold: float = 0.5
 ) -> dict[str, Prediction]:
     """The answers to the questions of which there are windows, by id in the order of the features.
 
-    A question's answer is the best span of all its windows. "No answer" counts by the window where the least speaks
-    for it: if the questions are ``unanswerable`` (SQuAD 2.0), the answer is "" above a threshold of its probability.
-    The parts have each window once; their order does not matter. ``n_best`` candidates are kept.
+    ``answers`` has a row for each window, in any order, shape (W, 5): the window's number, first and last position of
+    its best span, that span's score, and the score of "no answer". A question's answer is the best span of all its
+    windows. "No answer" counts by the window where the least speaks for it: if the questions are ``unanswerable``
+    (SQuAD 2.0), the answer is "" above a threshold of its probability.
     """
-    parts = list(parts)
-    if not parts:
+    if not len(answers):
         return {}
-    rows = _Rows(features, parts)
-    order = np.argsort(rows.window, kind="stable")
-    questions = features.window_question[rows.window[order]]
-    bounds = np.flatnonzero(np.diff(questions, prepend=-1, append=-1))
+    answers = answers[answers[:, 0].argsort()]
+    window, first, last = answers[:, :3].T.astype(np.int64)
+    score, no_answer = answers[:, 3:].T
+    question = features.window_question[window]
+    begins = np.flatnonzero(np.diff(question, prepend=-1))
+    best = np.lexsort((window, -score, question))[begins]
     predictions = {}
-    for begin, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-        question, own = int(questions[begin]), order[begin:end]
-        context = features.contexts[features.question_context[question]]
-        candidates = _candidates(rows, own, context, n_best)
-        probability = _sigmoid(float(rows.no_answer[own].min()) - (candidates[0].score if candidates else 0.0))
-        silent = not candidates or (unanswerable and probability > threshold)
-        text = "" if silent else candidates[0].text
-        predictions[features.ids[question]] = Prediction(text, candidates, probability)
+    for row, least in zip(best.tolist(), np.minimum.reduceat(no_answer, begins).tolist(), strict=True):
+        there = math.isfinite(score[row])
+        probability = _sigmoid(least - (float(score[row]) if there else 0.0))
+        silent = not there or (unanswerable and probability > threshold)
+        text = "" if silent else features.answer_text(int(window[row]), int(first[row]), int(last[row]))
+        predictions[features.ids[question[row]]] = Prediction(text, probability)
     return predictions
-
-
-class _Rows:
-    """The windows of all parts, in one array a field, with the spans' characters in the contexts."""
-
-    def __init__(self, features: SquadFeatures, parts: Sequence[WindowPredictions]) -> None:
-        width = max(part.score.shape[1] for part in parts)
-        self.window = np.concatenate([part.window for part in parts])
-        self.score = np.concatenate([_widen(part.score, width, -np.inf) for part in parts])
-        first = np.concatenate([_widen(part.first, width, 0) for part in parts])
-        last = np.concatenate([_widen(part.last, width, 0) for part in parts])
-        question = features.window_question[self.window]
-        before = np.diff(features.question_offsets)[question] + 2  # <s> question </s>
-        base = features.context_offsets[features.question_context[question]]
-        # Added to a position in a window it gives the number of the token among all contexts'.
-        token = (base + features.window_bounds[self.window, 0] - before)[:, None]
-        spans = features.context_spans
-        # A place of score -inf may be any position: of the question, or of the batch's padding.
-        self.begin = spans[(token + first).clip(0, len(spans) - 1), 0] if spans.size else first
-        self.end = spans[(token + last).clip(0, len(spans) - 1), 1] if spans.size else last
-        self.no_answer = np.concatenate([part.no_answer for part in parts])
-
-
-def _widen(array: NDArray[Any], width: int, value: float) -> NDArray[Any]:
-    return np.pad(array, ((0, 0), (0, width - array.shape[1])), constant_values=value)
-
-
-def _candidates(rows: _Rows, own: NDArray[np.int64], context: str, n_best: int) -> tuple[Candidate, ...]:
-    score, begin, end = (field[own].ravel() for field in (rows.score, rows.begin, rows.end))
-    found: dict[str, tuple[int, float]] = {}
-    for place in np.argsort(-score, kind="stable").tolist():
-        if len(found) == n_best or not math.isfinite(score[place]):
-            break
-        found.setdefault(context[begin[place] : end[place]], (int(begin[place]), float(score[place])))
-    weights = [math.exp(score - next(iter(found.values()))[1]) for _, score in found.values()]
-    return tuple(
-        Candidate(text, start, score, weight / sum(weights))
-        for (text, (start, score)), weight in zip(found.items(), weights, strict=True)
-    )
 
 
 def _sigmoid(x: float) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,14 +92,10 @@ class _Question(msgspec.Struct, kw_only=True):
 
 
 class _Row(_Question, kw_only=True):
+    """A question of Hugging Face's files."""
+
     context: str
     title: str | None = ""
-
-
-class _Rows(msgspec.Struct):
-    """A file as Hugging Face writes it: a row for each question."""
-
-    data: list[_Row]
 
 
 class _Paragraph(msgspec.Struct):
@@ -111,32 +108,29 @@ class _Article(msgspec.Struct):
     title: str | None = ""
 
 
-class _Articles(msgspec.Struct):
+class _File(msgspec.Struct):
     """A file as SQuAD publishes it."""
 
     data: list[_Article]
+    version: str | float = ""
 
 
 def read_squad(path: Path) -> SquadData:
-    """Reads a file in SQuAD's format, or rows as Hugging Face writes them: a list, ``{"data": rows}``, JSON lines or
-    Parquet.
+    """Reads a file in SQuAD's format, or rows as Hugging Face's ``datasets`` writes them: JSON lines or Parquet.
 
     A version such as v2.0 or a question's ``is_impossible`` makes it SQuAD 2.0, where a question with an empty list of
     answers is impossible, also without ``is_impossible``, as for the official scorer. Rows have no version: an empty
     list of answers makes them 2.0.
     """
-    content = _read_content(path)
-    entries = content.get("data")
-    rows = isinstance(entries, list) and bool(entries) and isinstance(entries[0], dict) and "context" in entries[0]
+    version, rows = "", path.suffix in (".parquet", ".jsonl")
     found: list[tuple[_Question, str, str | None]]  # each with its paragraph and title
     if rows:
-        table = files.convert(content, str(path), _Rows, expected=_FORMAT)
-        found = [(row, row.context, row.title) for row in table.data]
+        found = [(row, row.context, row.title) for row in _read_rows(path)]
     else:
-        file = files.convert(content, str(path), _Articles, expected=_FORMAT)
+        file = files.read_json(path, _File, expected=f"{_FORMAT}, whole", limit=_LARGEST_FILE)
         found = [(entry, p.context, a.title) for a in file.data for p in a.paragraphs for entry in p.qas]
+        version = str(file.version)
     answers = [_answers(entry, path) for entry, _, _ in found]
-    version = str(content.get("version", ""))
     marked = any(entry.is_impossible is not None for entry, _, _ in found)
     unanswerable = marked or (rows and () in answers) or bool(_VERSION_2.fullmatch(version))
     questions = tuple(
@@ -158,19 +152,15 @@ def read_squad(path: Path) -> SquadData:
     return SquadData(questions, version, unanswerable)
 
 
-def _read_content(path: Path) -> dict[str, Any]:
-    """The file's object with ``data``; rows are wrapped in one."""
+def _read_rows(path: Path) -> Iterator[_Row]:
     if path.suffix == ".parquet":
-        return {"data": read_table(path).to_pylist()}
+        for row in read_table(path).to_pylist():
+            yield files.convert(row, str(path), _Row, expected=_FORMAT)
+        return
     raw = files.read_bytes(path, expected=_FORMAT, limit=_LARGEST_FILE).removeprefix(b"\xef\xbb\xbf")
-    lines = raw.strip().splitlines()
-    if len(lines) > 1 and lines[0].startswith(b"{") and lines[0].rstrip().endswith(b"}"):
-        places = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
-        return {"data": [files.parse_json(line, f"{path}: line {n}", Any, expected=_FORMAT) for n, line in places]}
-    content = files.parse_json(raw, str(path), Any, expected=f"{_FORMAT}, whole")
-    if isinstance(content, dict) and "context" not in content:
-        return content
-    return {"data": content if isinstance(content, list) else [content]}  # rows, or a single one
+    for number, line in enumerate(raw.splitlines(), 1):
+        if line.strip():
+            yield files.parse_json(line, f"{path}: line {number}", _Row, expected=_FORMAT)
 
 
 def _answers(entry: _Question, path: Path) -> tuple[Answer, ...] | None:
@@ -178,8 +168,7 @@ def _answers(entry: _Question, path: Path) -> tuple[Answer, ...] | None:
     if isinstance(entry.answers, _Answers):
         if len(entry.answers.text) != len(entry.answers.answer_start):
             raise TrueNegError(f"{path}: question {entry.id}: expected a text for each answer_start; correct the file")
-        pairs = zip(entry.answers.text, entry.answers.answer_start, strict=True)
-        return tuple(Answer(text, start) for text, start in pairs)
+        return tuple(map(Answer, entry.answers.text, entry.answers.answer_start))
     return None if entry.answers is None else tuple(Answer(each.text, each.answer_start) for each in entry.answers)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -91,11 +91,7 @@ class FinetuningTask(ABC):
     def write(
         self, folder: Path, files: Mapping[str, Path], vocabulary: PretrainedVocabulary, chosen: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Writes the data of all splits, and gives what is known of each, for ``info.json``: dataclasses of counts."""
-
-    @abstractmethod
-    def describe(self, info: Mapping[str, Any]) -> list[str]:
-        """What was prepared, in lines for a person."""
+        """Writes the data of all splits, and gives for each how much there is of what, for ``info.json``."""
 
     def title(self, info: Mapping[str, Any]) -> str:
         """The name in results."""
@@ -146,7 +142,17 @@ def prepare_task(
         return made, False
     with new_folder(output) as folder:
         vocabulary.save(folder)
-        found = task.write(folder, files, vocabulary, chosen)
-        info["splits"] = {split: asdict(counts) for split, counts in found.items()}
+        info["splits"] = task.write(folder, files, vocabulary, chosen)
         write_info(folder, info)
     return info, True
+
+
+def describe(info: Mapping[str, Any]) -> list[str]:
+    """How much there is of what in a prepared folder, in lines for a person."""
+    lines = []
+    for split, counts in info["splits"].items():
+        numbers = [f"{count:,} {what}" for what, count in counts.items() if isinstance(count, int)]
+        lines.append(f"{split}: {', '.join(numbers)}")
+        for reason, ids in counts.get("not found", {}).items():
+            lines.append(f"{split}: {'left out' if split == 'train' else 'kept'} {len(ids):,}, {reason} ({ids[0]})")
+    return lines
