@@ -618,9 +618,13 @@ def test_cloze_and_pairs(folder, tmp_path, started):
     (pairs / "order.jsonl").write_text(f"{json.dumps(line)}\n" * 2)
     values = ("seeds=1", "updates=1", "evaluations.lexsub=null", "evaluations.held_out=null")
     values += (f"evaluations.cloze.answers={answers}", f"evaluations.pairs={{pairs: [{pairs}], most: 1}}")
+    (tmp_path / "zorro").mkdir()
+    (tmp_path / "zorro" / "order.txt").write_text("walked kids\nkids walked\n")
+    values += (f"evaluations.zorro={{pairs: [{tmp_path}/zorro]}}",)
     experiment(folder, tmp_path / "out", values=values)
     assert metrics(tmp_path / "out", "cloze")["same", 1]["bits"] > 0
     assert metrics(tmp_path / "out", "minimal pairs, order")["baseline", 1]["accuracy"] in (0, 1)
+    assert metrics(tmp_path / "out", "Zorro, order")["baseline", 1]["accuracy"] in (0, 1)
     tables = (tmp_path / "out" / "comparison.md").read_text()
     assert "**cloze**" in tables
     assert "**minimal pairs**" in tables

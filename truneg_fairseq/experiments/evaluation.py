@@ -43,7 +43,10 @@ _VALIDATED = {
     "generation": {GENERATED: {BITS: "nll_loss"}},
 }
 """What a training logs when it validates at its end, by the tasks and names of results."""
-_YARDSTICKS = {"lexsub": "lexsub", "cloze": "cloze", "pairs": "blimp", "similarity": "sts"}
+_YARDSTICKS = {
+    **{"lexsub": "lexsub", "cloze": "cloze", "pairs": "blimp", "zorro": "zorro"},
+    **{"similarity": "sts", "reading": "reading"},
+}
 """The evaluations of the file by the names of ``truneg evaluate --task``."""
 _TABLES = ("held_out_table", "table")  # of lexsub and cloze
 
@@ -223,7 +226,8 @@ def _on_items(name: str, asked: Mapping[str, Any], run: Pretraining, folder: Pat
         for file in value if isinstance(value, list) else [value]:
             if isinstance(file, Path) and option not in _TABLES:
                 files.append(file.resolve())
-            for each in sorted(file.glob("*.jsonl")) if isinstance(file, Path) and file.is_dir() else [file]:
+            folder = isinstance(file, Path) and file.is_dir()
+            for each in sorted([*file.glob("*.jsonl"), *file.glob("*.txt*")]) if folder else [file]:
                 known = each.name if isinstance(value, list) else option
                 settings |= {known: fingerprint(each)} if isinstance(each, Path) else kept_options({option: each})
     table = next((asked[option] for option in _TABLES if asked.get(option)), None)

@@ -129,7 +129,7 @@ class Cloze(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Pairs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``--task blimp=...``."""
+    """``--task blimp=...`` or ``--task zorro=...``."""
 
     pairs: list[Path]  # files, or folders of them
     most: _Count | None = None  # of each paradigm; None for all
@@ -139,6 +139,12 @@ class Similarity(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``--task sts=...``."""
 
     judgements: Path  # the file
+
+
+class Reading(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``--task reading=...``."""
+
+    times: Path  # the file
 
 
 class Glue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -178,7 +184,9 @@ class Evaluations(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     lexsub: Lexsub | None = None
     cloze: Cloze | None = None
     pairs: Pairs | None = None
+    zorro: Pairs | None = None
     similarity: Similarity | None = None
+    reading: Reading | None = None
     glue: Glue | None = None
     squad: Squad | None = None
 
