@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from ..objectives import gather_rows
+
 logger = logging.getLogger(__name__)
 
 NOT_MASKED = -100
@@ -73,7 +75,7 @@ class MaskedProjection:
         if self._positions is None:
             return arguments
         states, *others = arguments
-        return (states.flatten(0, 1).index_select(0, self._positions), *others)
+        return (gather_rows(states, self._positions), *others)
 
 
 def _head(model: Any) -> nn.Module | None:
@@ -88,7 +90,7 @@ def _head(model: Any) -> nn.Module | None:
 
 def select_rows(logits: Tensor, positions: Tensor) -> Tensor:
     """The logits at positions, shape (N, V): of shape (B, T, V), or of :meth:`MaskedProjection.at` already."""
-    return logits if logits.dim() == 2 else logits.flatten(0, 1).index_select(0, positions)
+    return logits if logits.dim() == 2 else gather_rows(logits, positions)
 
 
 def unwrap(model: Any) -> Any:
