@@ -31,7 +31,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from typing_extensions import override
 
 from ..corpora.text import read_lines
 from ..errors import TrueNegError, require, unreadable
@@ -89,11 +88,9 @@ def special_tokens(tokens: Collection[str], folder: Path) -> dict[str, str]:
 class TextTokenizer(ABC):
     """Text to symbols of a fairseq dictionary and back; special symbols are never made from text."""
 
-    tokenization: Any  # str: how it marks whole words (``TOKENIZATIONS`` of a vocabulary), "auto" if that is not known
-    symbol_of: Any  # tuple of str: the symbol by the tokenizer's own number; ``<unk>`` where a number has none
-    added_symbols: (
-        Any  # collection of str: symbols that were added to the trained ones: words without the mark of words
-    )
+    tokenization: Any  # str: how it marks whole words, "auto" if that is not known
+    symbol_of: Any  # tuple of str, by the tokenizer's own number; ``<unk>`` where a number has none
+    added_symbols: Any  # the symbols that were added to the trained ones: words without the mark of words
 
     @abstractmethod
     def encode_numbers(self, texts: Sequence[str]) -> list[Any]:
@@ -225,11 +222,9 @@ class FastTokenizer(TextTokenizer):
         others = ((number, token) for number, token in self._token_of.items() if token not in trained)
         return {str(number) for number, token in others if not re.fullmatch(r"<.*>", token)}  # <|endoftext|>, <s>
 
-    @override
     def encode_numbers(self, texts: Sequence[str]) -> list[Any]:
         return [e.ids for e in self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
 
-    @override
     def encode_with_offsets(self, text: str) -> list[tuple[str, int, int]]:
         encoding = self._tokenizer.encode(text, add_special_tokens=False)
         return [
@@ -242,7 +237,6 @@ class FastTokenizer(TextTokenizer):
         numbered = enumerate(self.symbol_of)
         return {symbol: self._token_of[number] for number, symbol in numbered if symbol != UNKNOWN_SYMBOL}
 
-    @override
     def decode(self, symbols: Sequence[str]) -> str:
         tokens = [self._token_of_symbol.get(symbol, symbol) for symbol in symbols]
         decoder = self._tokenizer.decoder
@@ -258,7 +252,6 @@ class FastTokenizer(TextTokenizer):
             byte_level or splitter.get("type") == "BertPreTokenizer"
         )
 
-    @override
     def cut(self, text: str, length: int) -> list[str]:
         pieces, start = [], 0
         while self._words_begin_at_spaces and len(text) - start > length:
@@ -271,7 +264,6 @@ class FastTokenizer(TextTokenizer):
             start = cut
         return [*pieces, text[start:]]
 
-    @override
     def contents(self) -> dict[str, bytes]:
         roles = {_ROLES[symbol][0]: token for symbol, token in self.special_tokens.items()}
         return self._gpt2_files or {
@@ -337,11 +329,9 @@ class SentencePieceTokenizer(TextTokenizer):
         pieces = model_proto.ModelProto.FromString(self._model).pieces
         return {each.piece for each in pieces if each.type == model_proto.ModelProto.SentencePiece.USER_DEFINED}
 
-    @override
     def encode_numbers(self, texts: Sequence[str]) -> list[Any]:
         return list(self._processor.encode(list(texts), return_type="numpy", num_threads=1))
 
-    @override
     def encode_with_offsets(self, text: str) -> list[tuple[str, int, int]]:
         encoded = self._processor.encode(text, return_type="offset_mapping")
         return [
@@ -349,11 +339,9 @@ class SentencePieceTokenizer(TextTokenizer):
             for number, (start, end) in zip(encoded["ids"], encoded["offsets"], strict=True)
         ]
 
-    @override
     def decode(self, symbols: Sequence[str]) -> str:
         return str(self._processor.decode(list(symbols)))
 
-    @override
     def contents(self) -> dict[str, bytes]:
         return {SENTENCEPIECE: self._model}
 
