@@ -15,7 +15,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from ..files import (
     check_same,
     input_facts,
     is_new,
+    new_folder,
     read_record,
     replacing_file,
     require_once,
@@ -103,7 +104,7 @@ def binarize(options: BinarizeOptions) -> Binarized:
         record = read_record(job.output_dir)
         names = ("text", "tokenizer", "dictionary")
         check_same(job.output_dir, record["settings"], {name: settings[name] for name in names})
-        return Binarized({split: _counts_of(record["splits"][split]) for split in record["splits"]}, made=False)
+        return Binarized({split: SplitCounts(**counts) for split, counts in record["splits"].items()}, made=False)
     _prepare_parts(job, settings)
     counts = _encode(job, options.workers or available_cores(), slice(int(index) - 1, None, int(shards)))
     if options.shard is None:
@@ -133,11 +134,7 @@ class _Task:
     def counts(self) -> SplitCounts | None:
         """None if the chunk is not finished."""
         path = self.folder / _COUNTS_NAME
-        return _counts_of(json.loads(path.read_bytes())) if path.exists() else None
-
-
-def _counts_of(record: Mapping[str, int]) -> SplitCounts:
-    return SplitCounts(**{each.name: record.get(each.name, 0) for each in fields(SplitCounts)})
+        return SplitCounts(**json.loads(path.read_bytes())) if path.exists() else None
 
 
 @dataclass(frozen=True)
@@ -217,24 +214,20 @@ def _encode(job: _Job, workers: int, shard: slice) -> dict[str, SplitCounts]:
         run_tasks(functools.partial(ChunkEncoder, job.parts), todo, min(workers, 1 + left // CHUNK_BYTES), bar)
     sums = {split: SplitCounts() for split in job.tasks}
     for split, task in mine:
-        found = _counts_of(json.loads((task.folder / _COUNTS_NAME).read_bytes()))
-        sums[split] = SplitCounts(**{name: getattr(sums[split], name) + more for name, more in asdict(found).items()})
+        for name, more in asdict(task.counts() or SplitCounts()).items():
+            setattr(sums[split], name, getattr(sums[split], name) + more)
     return sums
 
 
 def _put_together(job: _Job, record: Mapping[str, Any]) -> None:
     """Makes the output folder of the finished parts, and removes these."""
-    # A folder of this process's own: another one may put the same together.
-    with writing(job.parts / "whole"), tempfile.TemporaryDirectory(dir=job.parts, prefix="whole-") as temporary:
-        made = Path(temporary) / "whole"
-        made.mkdir()
+    with new_folder(job.output_dir) as made:
         for name in ("dict.txt", *job.tokenizer.contents()):
             shutil.copyfile(job.parts / name, made / name)
         dtype = id_dtype(len(read_symbols(job.parts)))
         for split, tasks in job.tasks.items():
             write_dataset(made / split, [task.folder for task in tasks], dtype)
         write_record(made, record)
-        made.rename(job.output_dir)
     shutil.rmtree(job.parts, ignore_errors=True)
 
 
