@@ -178,12 +178,13 @@ class PluginTrainer(Trainer):
         """An id beyond the dictionary, of damaged data or of another dictionary, is an IndexError without a name, and
         on a GPU the end of the process.
         """
-        found, own = sample and sample != "DUMMY" and sample.get("net_input", {}).get("src_tokens"), None
-        if isinstance(found, Tensor) and found.device.type == "cpu" and found.numel():
-            with contextlib.suppress(NotImplementedError, AttributeError):  # as fairseq's tasks say that they have none
+        tokens = sample.get("net_input", {}).get("src_tokens") if isinstance(sample, dict) else None
+        if isinstance(tokens, Tensor) and tokens.device.type == "cpu" and tokens.dtype == torch.int64 and len(tokens):
+            own = None
+            with contextlib.suppress(NotImplementedError, AttributeError, TypeError):  # tasks without a dictionary
                 own = len(self.task.source_dictionary)
             with one_line_errors():
-                if own is not None and (largest := int(found.max())) >= own:
+                if own is not None and (largest := int(tokens.max())) >= own:
                     raise TrueNegError(
                         f"{':'.join(map(str, data_folders(self.cfg)))}: has the id {largest:,}, but the dictionary "
                         f"{own:,} symbols; the data are damaged or of another dictionary; binarize them again"
