@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from fairseq.data import Dictionary, FairseqDataset, data_utils, indexed_dataset
+from fairseq.data import Dictionary, FairseqDataset, indexed_dataset
 from numpy.typing import NDArray
 
 from ..errors import TrueNegError, one_line_errors
@@ -23,23 +23,14 @@ _PROBED_LINES = 10_000
 
 
 class BinarizedText:
-    """A binarized text; fairseq's usual format (mmap) is mapped, others are read into memory."""
+    """A binarized text in fairseq's usual format (mmap), mapped."""
 
     tokens: NDArray[np.integer]  # shape (tokens,), some integer type: all lines, one after the other
 
     def __init__(self, prefix: str, dictionary: Dictionary) -> None:
         """Opens the files ``prefix.bin`` and ``prefix.idx``."""
         self._arguments = (prefix, dictionary)
-        self._read_sizes: NDArray[np.integer] | None = None
-        if indexed_dataset.infer_dataset_impl(prefix) == "mmap":
-            self.tokens = _map_file(Path(indexed_dataset.data_file_path(prefix)), self._index().dtype)
-        else:
-            dataset = data_utils.load_indexed_dataset(prefix, dictionary)
-            if getattr(dataset, "supports_prefetch", False):
-                dataset.prefetch(range(len(dataset)))
-            lines = [dataset[line].numpy() for line in range(len(dataset))]
-            self._read_sizes = np.array([len(line) for line in lines], dtype=np.int32)
-            self.tokens = np.concatenate([np.empty(0, dtype=np.int32), *lines]).astype(np.int32)
+        self.tokens = _map_file(Path(indexed_dataset.data_file_path(prefix)), self._index().dtype)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A spawned worker maps the file again instead of receiving a copy."""
@@ -47,11 +38,8 @@ class BinarizedText:
 
     def line_sizes(self) -> NDArray[np.integer]:
         """Tokens of each line, its ``</s>`` included, shape (lines,); read anew, as they are needed once."""
-        if self._read_sizes is None:
-            index = self._index()  # unmaps the sizes when it goes
-            sizes = np.array(index.sizes)
-        else:
-            sizes = self._read_sizes
+        index = self._index()  # unmaps the sizes when it goes
+        sizes = np.array(index.sizes)
         prefix, dictionary = self._arguments
         probed = np.unique(np.linspace(0, len(sizes) - 1, num=min(len(sizes), _PROBED_LINES), dtype=np.int64))
         last = np.cumsum(sizes, dtype=np.int64)[probed] - 1
@@ -72,11 +60,9 @@ def open_texts(prefix: str, dictionary: Dictionary, combine: bool) -> list[Binar
     texts = []
     for number in itertools.count():
         path = indexed_dataset.get_indexed_dataset_to_local(f"{prefix}{number or ''}")
-        impl = indexed_dataset.infer_dataset_impl(path)
-        if impl is None or not indexed_dataset.dataset_exists(path, impl):
+        if not indexed_dataset.MMapIndexedDataset.exists(path):
             break
-        if impl == "mmap":
-            require_whole(Path(path))
+        require_whole(Path(path))
         texts.append(BinarizedText(path, dictionary))
         if not combine:
             break
