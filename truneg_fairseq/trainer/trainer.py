@@ -179,12 +179,7 @@ class PluginTrainer(Trainer):
         on a GPU the end of the process.
         """
         tokens = sample.get("net_input", {}).get("src_tokens") if isinstance(sample, dict) else None
-        if (
-            isinstance(tokens, Tensor)
-            and tokens.device.type == "cpu"
-            and tokens.dtype == torch.int64
-            and tokens.numel()
-        ):
+        if isinstance(tokens, Tensor) and (tokens.device.type, tokens.dtype) == ("cpu", torch.int64) and tokens.numel():
             own = None
             with contextlib.suppress(NotImplementedError, AttributeError, TypeError):  # tasks without a dictionary
                 own = len(self.task.source_dictionary)
