@@ -18,8 +18,8 @@ from support.tokenizers_made import gpt2_of_words
 
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.evaluation.cloze import Cloze, read_answers
-from truneg_fairseq.evaluation.people import read_people
+from truneg_fairseq.evaluation.cloze import Cloze
+from truneg_fairseq.evaluation.people import read_answers, read_people
 from truneg_fairseq.results.result import read_results
 from truneg_fairseq.synonyms.table import SynonymTable
 

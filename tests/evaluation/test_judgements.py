@@ -9,8 +9,7 @@ from support.commands import shared_file
 from support.judgements import content, write
 
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.evaluation.people import read_people
-from truneg_fairseq.evaluation.swords import Candidate, is_accepted
+from truneg_fairseq.evaluation.people import Candidate, is_accepted, read_people
 
 
 def test_plain_and_gzipped_files_are_the_same(tmp_path):
@@ -54,7 +53,7 @@ def test_coinco_in_the_same_format(tmp_path):
     ("made", "message"),
     [
         ({"data": []}, "missing required field contexts"),
-        ({**content(), "substitutes": {}}, "it has no target with candidates"),
+        ({**content(), "substitutes": {}}, "no target has candidates"),
         ([1], "Expected object, got int"),
     ],
 )
@@ -191,10 +190,10 @@ def test_semeval(tmp_path, encoding):
     ("content", "gold", "message"),
     [
         (SEMEVAL, None, "answers are in another file; give that too"),
-        (SEMEVAL, "large.a 1 big 3", "line 1 is 'large.a 1 big 3'; expected SemEval-2007's gold lines"),
-        (SEMEVAL, "large.a 1 :: big;", "line 1 is"),
-        (SEMEVAL, "large.a 9 :: big 3;", "has no instance of the ids in"),
-        ("<document></document>", None, r"no target has substitutes\); expected CoInCo's XML"),
+        (SEMEVAL, "large.a 1 big 3", "line 1 of its gold file is 'large.a 1 big 3'"),
+        (SEMEVAL, "large.a 1 :: big;", "line 1 of its"),
+        (SEMEVAL, "large.a 9 :: big 3;", "no target has candidates"),
+        ("<document></document>", None, r"no target has candidates\); expected SWORDS's JSON, CoInCo's XML"),
         ("<document>", None, "cannot be read"),
         ('<!DOCTYPE a [<!ENTITY b "c">]><document>&b;</document>', None, "entities of its own"),
         (COINCO.replace('freq="3"', 'freq="many"'), None, "cannot be read"),

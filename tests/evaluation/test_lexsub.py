@@ -25,7 +25,7 @@ from truneg_fairseq.evaluation.lexsub import (  # noqa: E402
     place_target,
 )
 from truneg_fairseq.evaluation.people import read_people  # noqa: E402
-from truneg_fairseq.evaluation.scorer import WINDOW  # noqa: E402
+from truneg_fairseq.evaluation.scorer import WINDOW, Scorer  # noqa: E402
 from truneg_fairseq.evaluation.tokens import DataTokens  # noqa: E402
 
 
@@ -42,6 +42,8 @@ def benchmark(folder, tokens):
 class Fixed:
     """A model that gives words these ranks, the same everywhere."""
 
+    rows = Scorer.rows
+
     def __init__(self, tokens, words):
         self.row = torch.full((len(tokens.vocabulary),), -20.0)
         for rank, word in enumerate(words):
@@ -53,7 +55,7 @@ class Fixed:
 
 def test_what_is_left_out_is_counted(benchmark):
     assert [place.target.word for place in benchmark.places] == ["large", "walked", "film", "begin"]
-    assert (benchmark.unknown, benchmark.unranked) == (1, 1)
+    assert "4 targets; 1 are not one token of the dictionary and left out, 1 have no" in benchmark.described
     # "huge", "of great size" and "go" are not one token; the last target has no accepted candidate of people
     assert "GAP ranks 15 of 18 candidates" in benchmark.described
 
@@ -229,7 +231,7 @@ def test_controls_by_hand(folder, tokens, checkpoints, tmp_path):
     chance = controls["chance"][SHOWN].ratios
     for name, ratio in chance.items():
         assert 0 <= ratio.value <= controls["ceiling"][SHOWN].ratios[name].value
-    accepted = [len(gold.accepted) for gold in benchmark.gold["people"]]
+    accepted = [len(gold.accepted) for gold in benchmark.gold[" (people)"]]
     assert 0 < chance["probability_accepted"].value < 2 * np.mean(accepted) / len(tokens.vocabulary)
 
 

@@ -18,7 +18,7 @@ from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.evaluation import yardstick
 from truneg_fairseq.evaluation.hf_scorer import HuggingFaceScorer
 from truneg_fairseq.evaluation.models import OpenedModel, OpeningOptions
-from truneg_fairseq.evaluation.scorer import Query
+from truneg_fairseq.evaluation.tokens import Query
 from truneg_fairseq.results.names import NamedModel, named_models
 
 PAIR = json.dumps({"sentence_good": "The kids walked.", "sentence_bad": "The kid walked.", "UID": "a"}) + "\n"

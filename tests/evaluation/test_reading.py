@@ -55,7 +55,7 @@ def test_surprisals_and_gains(file, tmp_path, capsys):
     folder = hugging_face_bert(tmp_path / "bert")
     reading = yardstick(Reading, opened(folder)[1], file)
     model, tokenizer = AutoModelForMaskedLM.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
-    queries = reading._queries("The big", "walks")  # two tokens
+    queries = list(reading._queries("The big", "walks"))  # two tokens
     assert len(queries) == 2
     total = 0.0
     for number, (query, token) in enumerate(queries):

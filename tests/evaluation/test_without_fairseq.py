@@ -26,7 +26,7 @@ from truneg_fairseq.data.tokenizer import wordpiece_tokenizer
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.evaluation.held_out import HeldOut
 from truneg_fairseq.evaluation.hf_scorer import HuggingFaceScorer
-from truneg_fairseq.evaluation.scorer import Query
+from truneg_fairseq.evaluation.tokens import Query
 from truneg_fairseq.results.result import read_results
 
 SENTENCES = [

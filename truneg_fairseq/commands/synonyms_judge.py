@@ -85,7 +85,7 @@ def judge(options: JudgeOptions) -> None:  # noqa: PLR0915
     dictionary = options.data or options.checkpoint or Path()
     tables = {path.name: load_table(path, tokens, dictionary) for path in options.tables}
     first = next(iter(tables.values()), None)
-    made = acceptance.tables(tables, pairs, tokens) if tables else []
+    made = [acceptance.tables(tables, pairs, tokens)] if tables else []
     scorer = opened.scorer(tokens) if opened is not None and wanted - {"table"} else None
     found = acceptance.scores(pairs, wanted, scorer=scorer, table=first)
     named, lines = {}, list[str]()
@@ -114,5 +114,6 @@ def judge(options: JudgeOptions) -> None:  # noqa: PLR0915
         ]
     if named:
         cut = int((pairs.accepted if first is None else pairs.listed(first)).sum())
-        made += [*acceptance.rankings(named, pairs, cut), *acceptance.thresholds(named, pairs, options.hc_threshold)]
+        made.append(acceptance.rankings(named, pairs, cut))
+        made += [acceptance.thresholds(named, pairs, options.hc_threshold)] if options.hc_threshold else []
     print("\n".join(["", *(line for table in made for line in (*terminal(table), "")), *lines]).rstrip())

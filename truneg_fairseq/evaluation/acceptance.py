@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import sklearn
@@ -24,9 +24,9 @@ from ..results.intervals import Interval, Ratio, bootstrap
 from ..results.tables import Table
 from ..synonyms.table import SynonymTable
 from ..workers import Progress
-from .lexsub import Place, places_of
+from .lexsub import Lemmatizer, Place, places_of
+from .people import Judgements, is_accepted, is_conceivable
 from .scorer import Scorer
-from .swords import Judgements, Lemmatizer, is_accepted, is_conceivable
 from .tokens import Tokens
 
 FOLDS = 5
@@ -36,7 +36,7 @@ SAMPLES = 500
 
 @dataclass(frozen=True)
 class JudgedPairs:
-    """(gold, candidate) pairs in their sentences, in the order of the targets."""
+    """The N pairs of a target and a candidate that are one token each, in the order of the targets."""
 
     places: list[Place]  # the targets that are one token
     target: NDArray[np.int64]  # int64, shape (N,), the index of each pair's place
@@ -46,15 +46,14 @@ class JudgedPairs:
 
     @classmethod
     def of(cls, judgements: Judgements, tokens: Tokens) -> JudgedPairs:
-        """The pairs of a file whose target and candidate are one token each."""
-        placed = places_of(judgements, tokens)
+        places = places_of(judgements, tokens)
         rows = [
-            (index, place.gold, int(place.candidates[number]), place.target.candidates[number].share)
-            for index, place in enumerate(placed)
-            for number in np.flatnonzero(place.candidates >= 0)
+            (index, place.gold, token, candidate.share)
+            for index, place in enumerate(places)
+            for token, candidate in place.single
         ]
         target, gold, candidate, share = map(np.array, zip(*rows, strict=True))
-        return cls(placed, target, gold, candidate, share.astype(np.float64))
+        return cls(places, target, gold, candidate, share.astype(np.float64))
 
     def __len__(self) -> int:
         return len(self.target)
@@ -62,24 +61,21 @@ class JudgedPairs:
     @property
     def accepted(self) -> NDArray[np.bool_]:
         """Shape (N,)."""
-        found: NDArray[np.bool_] = is_accepted(self.share)
-        return found
+        return np.asarray(is_accepted(self.share))
 
     @property
     def conceivable(self) -> NDArray[np.bool_]:
         """Shape (N,)."""
-        found: NDArray[np.bool_] = is_conceivable(self.share)
-        return found
+        return np.asarray(is_conceivable(self.share))
 
     def listed(self, table: SynonymTable) -> NDArray[np.bool_]:
         """Which pairs a table lists, shape (N,)."""
         size = table.vocabulary_size
         return np.isin(self.gold * size + self.candidate, table.gold.astype(np.int64) * size + table.synonym)
 
-    def by_target(self, *chosen: NDArray[np.bool_]) -> list[NDArray[np.float64]]:
-        """How many pairs of each target are among the chosen ones."""
-        count = len(self.places)
-        return [np.bincount(self.target[each], minlength=count).astype(np.float64) for each in chosen]
+    def by_target(self, chosen: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """How many of the chosen pairs each target has."""
+        return np.bincount(self.target[chosen], minlength=len(self.places)).astype(np.float64)
 
 
 def scores(
@@ -93,79 +89,54 @@ def scores(
     if "table" in features:
         assert table is not None
         found["table"] = torch.from_numpy(pairs.listed(table)).float()
-    if scorer is None:
-        return found
-    gold, candidate = torch.from_numpy(pairs.gold), torch.from_numpy(pairs.candidate)
-    if "embedding" in features:
+    if "embedding" in features and scorer is not None:
+        gold, candidate = torch.from_numpy(pairs.gold), torch.from_numpy(pairs.candidate)
         found["embedding"] = embedding_cosine(scorer.embeddings.cpu(), gold, candidate)
-    if "context" in features:
+    if "context" in features and scorer is not None:
         found["context"] = torch.empty(len(pairs))
-        for mine, gold_states, states in states_in_context(pairs, scorer):
-            found["context"][mine] = context_cosine(gold_states, states)
+        for index in Progress(np.unique(pairs.target).tolist(), desc="context", unit=" targets", leave=False):
+            mine, place = np.flatnonzero(pairs.target == index), pairs.places[index]
+            states = scorer.states(place.query(), np.array([place.gold, *pairs.candidate[mine]]))
+            found["context"][mine] = context_cosine(states[:, :1], states[:, 1:])
     return found
 
 
-def states_in_context(pairs: JudgedPairs, scorer: Scorer) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Every layer's hidden states where the targets stand, target by target, with a bar of progress.
+def score_table(table: SynonymTable, pairs: JudgedPairs, tokens: Tokens, lemmatizer: Lemmatizer) -> dict[str, Ratio]:
+    """What people say of a table's pairs at the targets of a file, by the lemma of the synonym.
 
-    Yields:
-        int64, shape (M,), which pairs belong to the target; the states with the gold word, shape (L, 1, H), and with
-        each candidate in its place, shape (L, M, H).
+    Shares of pairs: with the target's own lemma (another form of the same word), without votes, accepted, conceivable;
+    then accepted among those with votes, and of the accepted one-token candidates those that some pair has.
     """
-    for index in Progress(np.unique(pairs.target).tolist(), desc="context", unit=" targets", leave=False):
-        mine = np.flatnonzero(pairs.target == index)
-        place = pairs.places[index]
-        states = scorer.states(place.query(), np.array([place.gold, *pairs.candidate[mine]]))
-        yield torch.from_numpy(mine), states[:, :1], states[:, 1:]
-
-
-class TableScores(NamedTuple):
-    """What people say of a table's pairs at the targets of a file, by the lemma of the synonym."""
-
-    own: Ratio  # share with the target's own lemma, another form of the same word
-    unjudged: Ratio  # share that has no votes
-    accepted: Ratio
-    conceivable: Ratio
-    judged: Ratio  # accepted among those with votes, the table's precision there
-    recall: Ratio  # of the accepted one-token candidates, those that some pair has the lemma or the word of
-
-
-def score_table(table: SynonymTable, pairs: JudgedPairs, tokens: Tokens, lemmatizer: Lemmatizer) -> TableScores:
-    """Looks the lemmas of a table's pairs up among the candidates."""
     kinds = [_kinds(table, place, tokens, lemmatizer) for place in pairs.places]
     total, own, unjudged, accepted, conceivable, found = np.array(kinds, dtype=np.float64).reshape(-1, 6).T
-    (wanted,) = pairs.by_target(pairs.accepted)
-    return TableScores(
-        own=Ratio(own, total),
-        unjudged=Ratio(unjudged, total),
-        accepted=Ratio(accepted, total),
-        conceivable=Ratio(conceivable, total),
-        judged=Ratio(accepted, total - own - unjudged),
-        recall=Ratio(found, wanted),
-    )
+    return {
+        "own lemma": Ratio(own, total),
+        "unjudged": Ratio(unjudged, total),
+        "accepted": Ratio(accepted, total),
+        "conceivable": Ratio(conceivable, total),
+        "accepted of judged": Ratio(accepted, total - own - unjudged),
+        "recall": Ratio(found, pairs.by_target(pairs.accepted)),
+    }
 
 
 def _kinds(table: SynonymTable, place: Place, tokens: Tokens, lemmatizer: Lemmatizer) -> list[int]:
     """Of one target: pairs, own forms, unjudged, accepted, conceivable; accepted one-token candidates found."""
     target = place.target
     shares = {candidate.word: candidate.share for candidate in target.candidates}
-    token_of = {each.word: int(token) for each, token in zip(target.candidates, place.candidates, strict=True)}
-    own = lemmatizer.lemma(target.word, target.pos)
-    counts, found = [0, 0, 0, 0, 0], set()
+    single = {candidate.word: token for token, candidate in place.single}
+    own, counts, found = lemmatizer.lemma(target.word, target.pos), [0, 0, 0, 0, 0], set()
     for synonym in table.synonyms(place.gold):
         word = tokens.vocabulary.words[synonym] or ""
         lemma = lemmatizer.lemma(word, target.pos)
         known = lemma if lemma in shares else word.lower()
         share = shares.get(known)
-        counts[0] += 1
-        counts[1] += lemma == own
-        if lemma != own:
-            counts[2] += share is None
-            if share is not None and is_accepted(share):
-                counts[3] += 1
-                found.add(token_of[known])
-            counts[4] += share is not None and is_conceivable(share)
-    return [*counts, len(found - {-1})]
+        accepted = lemma != own and share is not None and is_accepted(share)
+        conceivable = lemma != own and share is not None and is_conceivable(share)
+        kinds = (True, lemma == own, lemma != own and share is None, accepted, conceivable)
+        counts = [count + kind for count, kind in zip(counts, kinds, strict=True)]
+        if accepted and known in single:
+            found.add(single[known])
+    return [*counts, len(found)]
 
 
 def score_ranking(
@@ -179,7 +150,9 @@ def score_ranking(
     accepted, conceivable = pairs.accepted, pairs.conceivable
     of_target = np.split(np.arange(len(pairs)), np.flatnonzero(np.diff(pairs.target)) + 1)
 
-    def measured(chosen: NDArray[np.int64]) -> list[float]:
+    @cache  # the resamples are the same for each number
+    def measured(drawn: bytes) -> list[float]:
+        chosen = np.concatenate([of_target[index] for index in np.frombuffer(drawn, dtype=np.int64)])
         order = chosen[np.argsort(-score[chosen], kind="stable")]
         tops = [order[: max(1, round(cut * len(order) / len(pairs)))] for cut in cuts]
         good, both = accepted[chosen], 0 < accepted[chosen].sum() < len(chosen)
@@ -189,13 +162,8 @@ def score_ranking(
             *(float(kind[top].mean()) for kind in (accepted, conceivable) for top in tops),
         ]
 
-    rows: dict[bytes, list[float]] = {}  # the resamples are the same for each number
-
     def statistic(number: int, drawn: NDArray[np.int64]) -> NDArray[np.float64]:
-        for sample in drawn:
-            if sample.tobytes() not in rows:
-                rows[sample.tobytes()] = measured(np.concatenate([of_target[index] for index in sample]))
-        return np.array([rows[sample.tobytes()][number] for sample in drawn])
+        return np.array([measured(sample.tobytes())[number] for sample in drawn])
 
     count = len(of_target)
     return [bootstrap(partial(statistic, number), count, samples=samples) for number in range(2 + 2 * len(cuts))]
@@ -204,47 +172,38 @@ def score_ranking(
 def above(pairs: JudgedPairs, score: NDArray[np.float64], threshold: float) -> tuple[int, Ratio, Ratio]:
     """What a threshold excuses: how many pairs, the accepted share of them, and the recall of accepted ones."""
     chosen = score >= threshold
-    total, right, wanted = pairs.by_target(chosen, chosen & pairs.accepted, pairs.accepted)
-    return int(chosen.sum()), Ratio(right, total), Ratio(right, wanted)
+    right = pairs.by_target(chosen & pairs.accepted)
+    return int(chosen.sum()), Ratio(right, pairs.by_target(chosen)), Ratio(right, pairs.by_target(pairs.accepted))
 
 
-def tables(named: Mapping[str, SynonymTable], pairs: JudgedPairs, tokens: Tokens) -> list[Table]:
+def tables(named: Mapping[str, SynonymTable], pairs: JudgedPairs, tokens: Tokens) -> Table:
     """What people say of tables' pairs, and of the judged candidates that tables list."""
-    lemmatizer = Lemmatizer()
-    found = {name: score_table(table, pairs, tokens, lemmatizer) for name, table in named.items()}
-    head = ("", "pairs", "own lemma", "unjudged", "accepted", "conceivable", "accepted of judged", "recall", "listed")
-    rows = [
-        (
-            name,
-            f"{each.own.denominators.sum():,.0f}",
-            *(_percent(ratio.interval()) for ratio in each),
-            f"{pairs.listed(named[name]).sum():,}",
+    lemmatizer, rows, head = Lemmatizer(), list[tuple[str, ...]](), dict[str, Ratio]()
+    for name, table in named.items():
+        head = score_table(table, pairs, tokens, lemmatizer)
+        count = f"{head['accepted'].denominators.sum():,.0f}"
+        rows.append(
+            (name, count, *(_percent(ratio.interval()) for ratio in head.values()), f"{pairs.listed(table).sum():,}")
         )
-        for name, each in found.items()
-    ]
-    return [Table("Pairs of tables, in %", head, tuple(rows))]
+    return Table("Pairs of tables, in %", ("", "pairs", *head, "listed"), tuple(rows))
 
 
-def rankings(named: Mapping[str, NDArray[np.float64]], pairs: JudgedPairs, cut: int) -> list[Table]:
+def rankings(named: Mapping[str, NDArray[np.float64]], pairs: JudgedPairs, cut: int) -> Table:
     """How detectors rank; their highest scores are cut at so many pairs, at a quarter and at four times as many."""
     cuts = sorted({max(1, min(len(pairs), round(cut * factor))) for factor in (0.25, 1, 4)})
     rows = [(name, *map(_percent, score_ranking(pairs, score, cuts))) for name, score in named.items()]
     head = ("", "AP", "AUC", *(f"{what} at {cut:,}" for what in ("accepted", "conceivable") for cut in cuts))
-    return [
-        Table("Detectors, and the accepted and conceivable shares of their highest scores, in %", head, tuple(rows))
-    ]
+    return Table("Detectors, and the accepted and conceivable shares of their highest scores, in %", head, tuple(rows))
 
 
-def thresholds(named: Mapping[str, NDArray[np.float64]], pairs: JudgedPairs, chosen: Sequence[float]) -> list[Table]:
+def thresholds(named: Mapping[str, NDArray[np.float64]], pairs: JudgedPairs, chosen: Sequence[float]) -> Table:
     """What detectors accept at some probabilities."""
     rows = []
     for name, score in named.items():
         for threshold in chosen:
-            count, precision, recall = above(pairs, score, threshold)
-            rows.append(
-                (f"{name} >= {threshold:g}", f"{count:,}", *(_percent(r.interval()) for r in (precision, recall)))
-            )
-    return [Table("Thresholds, in %", ("", "pairs", "accepted", "recall"), tuple(rows))] if rows else []
+            count, *ratios = above(pairs, score, threshold)
+            rows.append((f"{name} >= {threshold:g}", f"{count:,}", *(_percent(ratio.interval()) for ratio in ratios)))
+    return Table("Thresholds, in %", ("", "pairs", "accepted", "recall"), tuple(rows))
 
 
 def _percent(interval: Interval | None) -> str:

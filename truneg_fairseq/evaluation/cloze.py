@@ -1,122 +1,32 @@
-"""People's cloze answers: the words that they wrote next, against what a model finds probable there.
-
-Two formats: a JSON list of {"context", "word", "answers"}, and the file of distributions that de Varda, Marelli and
-Amenta (Behavior Research Methods 56, 2024) publish.
-"""
+"""People's cloze answers: the words that they wrote next, against what a model finds probable there."""
 
 from __future__ import annotations
 
-import ast
-import hashlib
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from msgspec import Meta, Struct
 from numpy.typing import NDArray
 from scipy import stats
 from typing_extensions import override
 
-from ..errors import TrueNegError, unreadable
-from ..files import parse_json, read_bytes
+from ..errors import TrueNegError
 from ..results.intervals import Ratio
 from ..results.result import BITS, Metric
-from .models import OpenedModel, load_table
-from .scorer import WINDOW, Query, Scorer
-from .tokens import Tokens
+from .models import OpenedModel
+from .people import COMMON, read_answers
+from .scorer import WINDOW, Scorer
+from .tokens import Query, Tokens
 from .yardstick import Scores, Task, Yardstick
 
-COMMON = 0.05
-"""A common answer is from at least this share of the people."""
 BEST = 10
 """Words that a model may give."""
-LARGEST_FILE = 256 << 20  # bytes, unpacked
-_TRUST = 0.9  # in the other half of the people; the rest is uniform
-_MOST = 1_000_000  # people who give one answer
-_UNKNOWN = "unk"
-_EXPECTED = (
-    'people\'s answers: a JSON list of {"context", "word", "answers": {word: count}}, or cloze_laplace.txt of '
-    "github.com/Andrea-de-Varda/prediction-resource"
-)
 TASK, CORPUS_TASK = "cloze", "cloze corpus word"
+_TRUST = 0.9  # in the other half of the people; the rest is uniform
 
-
-class _Item(Struct):
-    context: str
-    answers: dict[str, Annotated[int, Meta(ge=1, le=_MOST)]]
-    word: str | None = None
-
-
-@dataclass(frozen=True)
-class Context:
-    """The beginning of a sentence, and what people wrote as its next word."""
-
-    text: str
-    word: str | None  # that the text itself goes on with; None where it is not known
-    answers: dict[str, int]  # how many people gave each, at least one
-
-    @property
-    def people(self) -> int:
-        return sum(self.answers.values())
-
-
-@dataclass(frozen=True)
-class Answers:
-    """A file's content."""
-
-    path: Path
-    sha256: str  # hexadecimal, of the unpacked file
-    contexts: tuple[Context, ...]
-
-
-def read_answers(path: Path, content: bytes | None = None) -> Answers:
-    """Reads a file of either format, plain or packed; contexts without answers are left out.
-
-    ``content`` is that of the file, unpacked, if it has been read.
-    """
-    if content is None:
-        content = read_bytes(path, expected=_EXPECTED, limit=LARGEST_FILE)
-    if content.lstrip().startswith(b"{'"):
-        contexts = _published(path, content)
-    else:
-        items = parse_json(content, str(path), list[_Item], expected=_EXPECTED)
-        contexts = [Context(item.context, item.word, item.answers) for item in items]
-    answered = tuple(context for context in contexts if context.answers and context.text.strip())
-    if not answered:
-        raise TrueNegError(f"{path}: has no context with answers; expected {_EXPECTED}")
-    return Answers(path, hashlib.sha256(content).hexdigest(), answered)
-
-
-def _published(path: Path, content: bytes) -> list[Context]:
-    """Counts from a Python literal {context: {word: p}}, with p = (count + 1) / N and p(unk) = 1 / N.
-
-    The corpus's word is recovered from the next context, where that is unique.
-    """
-    try:
-        found: Any = ast.literal_eval(content.decode())
-        counts = {
-            context: {
-                word: round(p / answers[_UNKNOWN]) - 1
-                for word, p in answers.items()
-                if word != _UNKNOWN and round(p / answers[_UNKNOWN]) > 1
-            }
-            for context, answers in found.items()
-        }
-        if max((count for answers in counts.values() for count in answers.values()), default=0) > _MOST:
-            raise ValueError("its probabilities are not those of counts")
-    except Exception as error:  # other literals fail in many ways
-        raise TrueNegError(f"{path}: {unreadable(error)}; expected {_EXPECTED}") from None
-    following = defaultdict(set)
-    for context in counts:
-        before, _, word = context.rpartition(" ")
-        following[before].add(word)
-    return [
-        Context(context, following[context].pop() if len(following[context]) == 1 else None, answers)
-        for context, answers in counts.items()
-    ]
+Rows = Iterable[tuple[int, NDArray[np.floating]]]
+"""The index of an item and the logarithms of the probabilities of all tokens there, shape (V,), in any order."""
 
 
 @dataclass(frozen=True)
@@ -163,65 +73,53 @@ class Cloze(Yardstick):
         "give the corpus's word, the probability of a word that people gave. best (10) said: the share of the model's "
         "best (ten) that somebody said. half of the people: measured by the other half. people: the best possible bits."
     )
+    reads_causal = True
 
     def __init__(self, task: Task, tokens: Tokens, last: OpenedModel) -> None:
+        super().__init__(task, tokens, last)
         (path,) = task.paths
-        answers, table = read_answers(path), None
-        if task.synonym_table is not None:
-            table = load_table(task.synonym_table, tokens, tokens.folder or last.path)
-        self._answers, self._table, self._tokens, self.sha256 = answers, table, tokens, answers.sha256
-        full_stop = int(tokens.encode_batch(["it."])[0][-1])
+        answers, self._table, self.items = read_answers(path), self._load_table(), []
+        self.sha256 = answers.sha256
         encoded = tokens.encode_batch([context.text for context in answers.contexts])
-        self.items = []
         for context, before in zip(answers.contexts, encoded, strict=True):
             counts: dict[int, int] = {}
             for word, count in context.answers.items():
-                token = tokens.token(word)
-                if token >= 0:
+                if (token := tokens.token(word)) >= 0:
                     counts[token] = counts.get(token, 0) + count
             if not counts:
                 continue
             found = np.array(list(counts), dtype=np.int64)
             gold = -1 if context.word is None else tokens.token(context.word)
-            self.items.append(
-                Item(
-                    name=context.text,
-                    query=_query(before[-(WINDOW - 4) :], tokens, full_stop),
-                    people=context.people,
-                    answers=found,
-                    counts=np.array(list(counts.values()), dtype=np.float64),
-                    word_known=context.word is not None,
-                    word=gold,
-                    listed=np.isin(found, table.synonyms(gold)) if table is not None and gold >= 0 else found < 0,
-                )
+            item = Item(
+                name=context.text,
+                query=tokens.next_word(before[-(WINDOW - 4) :]),
+                people=context.people,
+                answers=found,
+                counts=np.array(list(counts.values()), dtype=np.float64),
+                word_known=context.word is not None,
+                word=gold,
+                listed=np.isin(found, self._table.synonyms(gold)) if self._table and gold >= 0 else found < 0,
             )
+            self.items.append(item)
         if not self.items:
             raise TrueNegError(f"{path}: no answer is a token of the model; expected the model's language")
-
-    @property
-    @override
-    def described(self) -> str:
-        contexts = self._answers.contexts
-        people = sum(context.people for context in contexts)
-        kept = sum(float(item.counts.sum()) for item in self.items)
-        text = (
-            f"cloze: {len(self.items):,} of {len(contexts):,} contexts, {people:,.0f} answers; "
-            f"{100 * (1 - kept / people):.1f} % of the answers are not one token and left out; "
+        people = sum(context.people for context in answers.contexts)
+        lost = 1 - sum(float(item.counts.sum()) for item in self.items) / people
+        self.described = (
+            f"cloze: {len(self.items):,} of {len(answers.contexts):,} contexts, {people:,.0f} answers; "
+            f"{100 * lost:.1f} % of the answers are not one token and left out; "
+        ) + (
+            "read as 'context [MASK] .', so the context on the right is a full stop"
+            if tokens.mask is not None
+            else "read from left to right: a word's probability is its token's, which longer words begin with too, so "
+            "compare bits with models of the same tokens alone"
         )
-        if self._tokens.mask is None:
-            text += (
-                "read from left to right: a word's probability is its token's, which longer words begin with too, so "
-                "compare bits with models of the same tokens alone"
-            )
-        else:
-            text += "read as 'context [MASK] .', so the context on the right is a full stop"
         known = [item for item in self.items if item.word >= 0]
-        for kind in ("others", "common") if self._table is not None and known else ():
+        for kind in ("others", "common") if self._table and known else ():
             chosen = [(item.counts * getattr(item, kind), item.listed) for item in known]
             total = sum(float(counts.sum()) for counts, _ in chosen)
             share = 100 * sum(float(counts[listed].sum()) for counts, listed in chosen) / max(1.0, total)
-            text += f"\nThe table lists {share:.2f} % of the answers of p({kind})"
-        return text
+            self.described += f"\nThe table lists {share:.2f} % of the answers of p({kind})"
 
     @override
     def shown(self, task: str) -> Mapping[str, Metric]:
@@ -229,11 +127,7 @@ class Cloze(Yardstick):
 
     @override
     def score(self, scorer: Scorer) -> dict[str, Scores]:
-        def rows() -> Iterator[tuple[int, NDArray[np.floating]]]:
-            for batch, found in scorer.log_probabilities([item.query for item in self.items]):
-                yield from zip(batch, found.cpu().numpy(), strict=True)
-
-        return self._scores(rows(), self.items)
+        return self._scores(scorer.rows([item.query for item in self.items]), self.items)
 
     @override
     def controls(self, scorer: Scorer) -> dict[str, dict[str, Scores]]:
@@ -251,21 +145,18 @@ class Cloze(Yardstick):
         found["people"] = self._scores(everybody, self.items)
         return found
 
-    def _scores(self, rows: Iterable[tuple[int, NDArray[np.floating]]], items: list[Item]) -> dict[str, Scores]:
-        names = [*(name for name in self.metrics if name != "listed" or self._table is not None), CORPUS_TASK]
+    def _scores(self, rows: Rows, items: list[Item]) -> dict[str, Scores]:
+        names = [*(name for name in self.metrics if name != "listed" or self._table), CORPUS_TASK]
         values = np.full((len(names), len(items)), np.nan)
         for index, row in rows:
             found = self._of_row(row.astype(np.float64), items[index])
             values[:, index] = [found.get(name, np.nan) for name in names]
-        defined = np.isfinite(values) | np.isposinf(values)
-        ratios = {
-            name: Ratio(np.where(there, value, 0.0), there.astype(np.float64))
-            for name, value, there in zip(names, values, defined, strict=True)
-        }
+        there = np.isfinite(values) | np.isposinf(values)
+        parts = zip(names, np.where(there, values, 0.0), there.astype(np.float64), strict=True)
+        ratios = {name: Ratio(value, defined) for name, value, defined in parts}
         corpus, names_of_items = ratios.pop(CORPUS_TASK), [item.name for item in items]
-        return {TASK: Scores(ratios, names_of_items)} | (
-            {CORPUS_TASK: Scores({BITS: corpus}, names_of_items)} if corpus.items else {}
-        )
+        scores = {TASK: Scores(ratios, names_of_items)}
+        return scores | ({CORPUS_TASK: Scores({BITS: corpus}, names_of_items)} if corpus.items else {})
 
     def _of_row(self, row: NDArray[np.float64], item: Item) -> dict[str, float]:
         """A context's metrics, of the logarithms of the probabilities, shape (V,); those that it has."""
@@ -294,14 +185,6 @@ class Cloze(Yardstick):
             if elsewhere := float(everything.sum()):
                 found["replaced"] = found["others"] / elsewhere
         return found
-
-
-def _query(before: NDArray[np.int64], tokens: Tokens, full_stop: int) -> Query:
-    """The place of the mask before a full stop, or the last place of the context where there is no mask."""
-    if tokens.mask is None:
-        return Query(np.array([tokens.begin, *before], dtype=np.int64), len(before))
-    sequence = tokens.framed([*before, tokens.mask, full_stop])
-    return Query(sequence, len(sequence) - 3)
 
 
 def _estimate(item: Item, trust: float, size: int) -> NDArray[np.float64]:

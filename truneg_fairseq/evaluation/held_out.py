@@ -74,20 +74,14 @@ class HeldOut(Yardstick):
     )
 
     def __init__(self, task: Task, tokens: Tokens, last: OpenedModel) -> None:
-        if tokens.mask is None:
-            raise TrueNegError(f"{last.path}: its tokenizer has no mask; expected a masked LM for --task {task.name}")
+        super().__init__(task, tokens, last)
         (self._source,) = task.files
-        self._task, self._tokens, self._last = task, tokens, last
+        self.described = f"{HELD_OUT}: {self._source}"
         self._judge = judge_of(tokens, task.synonym_table)
         self._excluded = exclusions(tokens)
         self._longest = 0
         if tokens.folder is None:
             self.sha256 = file_digest(Path(self._source)) if Path(self._source).is_file() else ""
-
-    @property
-    @override
-    def described(self) -> str:
-        return f"{HELD_OUT}: {self._source}"
 
     @override
     def score(self, scorer: Scorer) -> dict[str, Scores]:

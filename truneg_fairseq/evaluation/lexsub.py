@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -22,28 +22,30 @@ from ..objectives.soft_targets import synonym_targets
 from ..results.intervals import Ratio
 from ..results.result import Metric
 from ..synonyms.table import SynonymTable
-from .models import OpenedModel, load_table
-from .people import read_people
-from .scorer import WINDOW, Query, Scorer
-from .swords import NO_LEMMA, Judgements, Target, TokenLemmas, is_accepted, is_conceivable
-from .tokens import Tokens
+from ..synonyms.wordnet import open_database
+from .models import OpenedModel
+from .people import Candidate, Judgements, Target, is_accepted, is_conceivable, read_people
+from .scorer import WINDOW, Scorer
+from .tokens import Query, Tokens
 from .yardstick import Scores, Task, Yardstick
 
 CUT = 10
 """Words that a model may give: the 10 of F^10 and R@10."""
-MODES = ("masked", "kept")
-CANDIDATES = {"": "all", " (people)": "people"}
-"""The candidates by what the names of tasks end with."""
+CANDIDATES = {"": False, " (people)": True}
+"""By what the names of tasks end with, whether candidates are only those that people wrote."""
 SHOWN = "lexsub kept (people)"
 """The task that a person sees: the target stands in the sentence, and candidates are those that people wrote."""
 LOOK_UP_WEIGHT = 0.1
 """Of the table beside the model's probability."""
+NO_LEMMA = -1
 _TEMPERATURE = 0.1  # of cosines, as of synonym targets
 _DRAWS = 4
 
 Rows = Iterable[tuple[int, NDArray[np.floating]]]
 """The index of a place and the logarithms of the probabilities of all tokens there, shape (V,), in any order; of a
 place with several rows the mean of the metrics counts."""
+Parts = dict[str, tuple[float, float]]
+"""What one target adds to the numerator and the denominator of each metric."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,12 @@ class Place:
     def gold(self) -> int:
         """The token of the target itself."""
         return int(self.tokens[self.position])
+
+    @property
+    def single(self) -> list[tuple[int, Candidate]]:
+        """The candidates that are one token."""
+        pairs = zip(self.candidates.tolist(), self.target.candidates, strict=True)
+        return [(token, candidate) for token, candidate in pairs if token >= 0]
 
     def query(self, mask: int | None = None) -> Query:
         """The sequence, with the token ``mask`` in the target's place; None keeps the target."""
@@ -108,6 +116,36 @@ def _around(target: Target, tokens: Tokens) -> tuple[list[int], list[int]]:
         return ids[:first].tolist(), ids[last + 1 :].tolist()
     before, after = tokens.encode_batch([target.context[:start].rstrip(), target.context[end:]])
     return before.tolist(), after.tolist()
+
+
+class Lemmatizer:
+    """WordNet's morphology: of the lemmas it gives, the shortest, which is the rule of NLTK's ``WordNetLemmatizer``."""
+
+    def __init__(self) -> None:
+        self._database = open_database()
+        self.lemma = lru_cache(maxsize=1 << 18)(self._lemma)  # bound to the object, not to the class
+
+    def _lemma(self, word: str, pos: str) -> str:
+        """The lemma of a word, in lower case; the word itself where WordNet knows none."""
+        lower = word.lower()
+        return min(self._database.lemmas(lower.replace(" ", "_"), pos), key=len, default=lower).replace("_", " ")
+
+
+class TokenLemmas:
+    """The lemmas of a vocabulary's whole words, as numbers."""
+
+    def __init__(self, tokens: Tokens) -> None:
+        self._tokens, self._lemmatizer, self._numbers = tokens, Lemmatizer(), dict[str, int]()
+        self.of_tokens = lru_cache(maxsize=4)(self._of_tokens)
+
+    def of_word(self, word: str, pos: str) -> int:
+        """The number of a word's lemma, the same for every part of speech; new ones are given as they come."""
+        return self._numbers.setdefault(self._lemmatizer.lemma(word, pos), len(self._numbers))
+
+    def _of_tokens(self, pos: str) -> NDArray[np.int64]:
+        """The number of every token's lemma, shape (V,); :data:`NO_LEMMA` where a token is not a word."""
+        words = zip(self._tokens.vocabulary.words, self._tokens.is_word, strict=True)
+        return np.array([self.of_word(word, pos) if word and is_word else NO_LEMMA for word, is_word in words])
 
 
 @dataclass(frozen=True)
@@ -159,29 +197,18 @@ class Lexsub(Yardstick):
     )
 
     def __init__(self, task: Task, tokens: Tokens, last: OpenedModel) -> None:
-        if tokens.mask is None:
-            raise TrueNegError(f"{last.path}: its tokenizer has no mask; expected a masked LM (cloze takes causal LMs)")
-        judgements, self._tokens = read_people(task.paths), tokens
+        super().__init__(task, tokens, last)
+        judgements, self._table, self._lemmas = read_people(task.paths), self._load_table(), TokenLemmas(tokens)
         self.sha256 = judgements.sha256
-        self._table = None
-        if task.synonym_table is not None:
-            self._table = load_table(task.synonym_table, tokens, tokens.folder or last.path)
-        self._lemmas = TokenLemmas(tokens.vocabulary)
         placed = places_of(judgements, tokens)
-        gold = {name: [self._gold(place, people=name == "people") for place in placed] for name in CANDIDATES.values()}
-        ranked = [index for index, each in enumerate(gold["all"]) if each.votes.any()]
-        self.unknown, self.unranked = len(judgements.targets) - len(placed), len(placed) - len(ranked)
-        self.places = [placed[index] for index in ranked]
-        self.gold = {name: [each[index] for index in ranked] for name, each in gold.items()}
-
-    @property
-    @override
-    def described(self) -> str:
+        self.places = [place for place in placed if any(candidate.votes for _, candidate in place.single)]
+        self.gold = {end: [self._gold(place, people) for place in self.places] for end, people in CANDIDATES.items()}
         candidates = np.concatenate([place.candidates for place in self.places])
-        return (
-            f"lexsub: {len(self.places)} targets; {self.unknown} are not one token of the dictionary and left out, "
-            f"{self.unranked} have no one-token candidate that anybody accepts; GAP ranks {(candidates >= 0).sum():,} "
-            f"of {len(candidates):,} candidates, the others are not one token"
+        self.described = (
+            f"lexsub: {len(self.places)} targets; {len(judgements.targets) - len(placed)} are not one token of the "
+            f"dictionary and left out, {len(placed) - len(self.places)} have no one-token candidate that anybody "
+            f"accepts; GAP ranks {(candidates >= 0).sum():,} of {len(candidates):,} candidates, the others are not one "
+            "token"
         )
 
     @override
@@ -196,11 +223,18 @@ class Lexsub(Yardstick):
 
     @override
     def score(self, scorer: Scorer) -> dict[str, Scores]:
+        names = np.array([place.target.name for place in self.places])
+        subsets = {"": np.ones(len(names), dtype=np.bool_)}
+        if self._table is not None:
+            listed = np.array([bool(gold.listed & gold.lemma_shares.keys()) for gold in self.gold[""]])
+            subsets |= {", listed": listed, ", not listed": ~listed}
         found = dict[str, Scores]()
-        for mode in MODES:
-            mask = self._tokens.mask if mode == "masked" else None
-            for name, ratios in self._measured(self._rows(scorer, mask)).items():
-                found |= self._tasks(f"lexsub {mode}", name, ratios)
+        for mode, mask in (("masked", self._tokens.mask), ("kept", None)):
+            for end, ratios in self._measured(self._rows(scorer, mask)).items():
+                for subset, there in subsets.items():
+                    if there.any():
+                        chosen = {metric: ratios[metric].of(there) for metric in self.shown("")}
+                        found[f"lexsub {mode}{end}{subset}"] = Scores(chosen, names[there].tolist())
         return found
 
     @override
@@ -208,46 +242,28 @@ class Lexsub(Yardstick):
         rows = {"cosine": self._cosine(scorer), "chance": self._chance()}
         if self._table is not None:
             rows["table"] = self._look_up(scorer, self._table)
-        found = {name: self._measured(each)["people"] for name, each in rows.items()}
-        parts = [self._of_oracle(*each) for each in zip(self.places, self.gold["people"], strict=True)]
-        found["ceiling"] = _ratios([_table(each) for each in parts])
-        return {name: {SHOWN: Scores(ratios, self._names)} for name, ratios in found.items()}
-
-    @cached_property
-    def _names(self) -> list[str]:
-        return [place.target.name for place in self.places]
-
-    def _tasks(self, task: str, candidates: str, ratios: dict[str, Ratio]) -> dict[str, Scores]:
-        """Of all targets; where there is a table, also of those with and without listed candidates."""
-        whole = np.ones(len(self.places), dtype=np.bool_)
-        listed = [bool(gold.listed & gold.lemma_shares.keys()) for gold in self.gold["all"]]
-        subsets = {"": whole}
-        if self._table is not None:
-            subsets |= {", listed": np.array(listed), ", not listed": ~np.array(listed)}
-        end = next(end for end, name in CANDIDATES.items() if name == candidates)
-        return {
-            f"{task}{end}{name}": Scores(
-                {metric: ratios[metric].of(subset) for metric in self.shown(task)},
-                [name for name, there in zip(self._names, subset, strict=True) if there],
-            )
-            for name, subset in subsets.items()
-            if subset.any()
-        }
+        found = {name: self._measured(each)[" (people)"] for name, each in rows.items()}
+        found["ceiling"] = _ratios(
+            [self._of_oracle(*each) for each in zip(self.places, self.gold[" (people)"], strict=True)]
+        )
+        names = [place.target.name for place in self.places]
+        return {name: {SHOWN: Scores(ratios, names)} for name, ratios in found.items()}
 
     def _measured(self, rows: Rows) -> dict[str, dict[str, Ratio]]:
-        found: dict[str, dict[int, list[NDArray[np.float64]]]] = {name: {} for name in CANDIDATES.values()}
+        """By the end of the task's name."""
+        parts: dict[str, list[list[Parts]]] = {end: [[] for _ in self.places] for end in CANDIDATES}
         for index, row in rows:
             lemmas = self._lemmas.of_tokens(self.places[index].target.pos)
             ranked = lemmas[np.argsort(-row, kind="stable")]
-            for name in CANDIDATES.values():
-                parts = _table(_of_model(row, lemmas, ranked, self.gold[name][index]))
-                found[name].setdefault(index, []).append(parts)
-        order = range(len(self.places))
-        return {name: _ratios([np.mean(parts[index], axis=0) for index in order]) for name, parts in found.items()}
+            for end, gold in self.gold.items():
+                parts[end][index].append(_of_model(row, lemmas, ranked, gold[index]))
+        return {
+            end: _ratios([{name: np.mean([one[name] for one in each], axis=0) for name in each[0]} for each in found])
+            for end, found in parts.items()
+        }
 
     def _rows(self, scorer: Scorer, mask: int | None) -> Rows:
-        for batch, found in scorer.log_probabilities([place.query(mask) for place in self.places]):
-            yield from zip(batch, found.cpu().numpy(), strict=True)
+        return scorer.rows([place.query(mask) for place in self.places])
 
     def _chance(self) -> Rows:
         """Random orders of the vocabulary, nearly uniform probabilities."""
@@ -270,19 +286,14 @@ class Lexsub(Yardstick):
         for index, row in self._rows(scorer, None):
             gold = self.places[index].gold
             listed = torch.from_numpy(table.synonyms(gold)).long()[None]
-            soft = synonym_targets(
-                listed,
-                torch.tensor([True]),
-                LOOK_UP_WEIGHT,
-                gold=torch.tensor([gold]),
-                embeddings=embeddings,
-            )
+            one = {"gold": torch.tensor([gold]), "embeddings": embeddings}
+            soft = synonym_targets(listed, torch.tensor([True]), LOOK_UP_WEIGHT, **one)
             assert soft.probability is not None
             mixed = np.exp(row.astype(np.float64))
             mixed[listed[0].numpy()] += float(soft.share) * soft.probability[0].double().numpy()
             yield index, np.log(mixed / mixed.sum()).astype(np.float32)
 
-    def _of_oracle(self, place: Place, gold: Gold) -> dict[str, tuple[float, float]]:
+    def _of_oracle(self, place: Place, gold: Gold) -> Parts:
         """The judged words in the vocabulary by their votes. Like SWORDS's oracle it always gives ten words, even if
         people accepted fewer.
         """
@@ -296,21 +307,17 @@ class Lexsub(Yardstick):
             "probability_accepted": (float(any(lemma in gold.accepted for lemma in known)), 1.0),
         }
 
-    def _gold(self, place: Place, *, people: bool) -> Gold:
-        target = place.target
-        pairs = zip(place.candidates.tolist(), target.candidates, strict=True)
-        chosen = [(token, candidate) for token, candidate in pairs if candidate.people or not people]
+    def _gold(self, place: Place, people: bool) -> Gold:
+        target, asked = place.target, dict[int, tuple[int, int]]()
         own = self._lemmas.of_word(target.word, target.pos)
-        asked: dict[int, list[int]] = {}
-        for _, candidate in chosen:
+        for candidate in target.candidates:
             lemma = self._lemmas.of_word(candidate.word, target.pos)
-            if lemma != own:
-                votes = asked.setdefault(lemma, [0, 0])
-                votes[0] += candidate.votes
-                votes[1] += candidate.asked
-        single = [(token, candidate) for token, candidate in chosen if token >= 0]
+            if lemma != own and (candidate.people or not people):
+                votes, total = asked.get(lemma, (0, 0))
+                asked[lemma] = votes + candidate.votes, total + candidate.asked
+        single = [(token, candidate) for token, candidate in place.single if candidate.people or not people]
         listed = [] if self._table is None else self._table.synonyms(place.gold).tolist()
-        words = filter(None, (self._lemmas.words[token] for token in listed))
+        words = filter(None, (self._tokens.vocabulary.words[token] for token in listed))
         return Gold(
             tokens=np.array([token for token, _ in single], dtype=np.int64),
             votes=np.array([candidate.votes for _, candidate in single], dtype=np.float64),
@@ -321,20 +328,11 @@ class Lexsub(Yardstick):
         )
 
 
-def _table(parts: Mapping[str, tuple[float, float]]) -> NDArray[np.float64]:
-    """The numerator and the denominator of each metric, shape (M, 2)."""
-    return np.array([parts[name] for name in Lexsub.metrics])
+def _ratios(parts: Sequence[Parts]) -> dict[str, Ratio]:
+    return {name: Ratio(*np.array([each[name] for each in parts]).T.copy()) for name in Lexsub.metrics}
 
 
-def _ratios(tables: Sequence[NDArray[np.float64]]) -> dict[str, Ratio]:
-    """The metrics of a table for each target."""
-    stacked = np.stack(tables)
-    return {name: Ratio(*stacked[:, number].T.copy()) for number, name in enumerate(Lexsub.metrics)}
-
-
-def _of_model(
-    row: NDArray[np.floating], lemmas: NDArray[np.int64], ranked: NDArray[np.int64], gold: Gold
-) -> dict[str, tuple[float, float]]:
+def _of_model(row: NDArray[np.floating], lemmas: NDArray[np.int64], ranked: NDArray[np.int64], gold: Gold) -> Parts:
     """What one target adds to numerators and denominators.
 
     Args:
@@ -355,7 +353,7 @@ def _of_model(
     }
 
 
-def _of_output(strict: Sequence[int], lenient: Sequence[int], gold: Gold) -> dict[str, tuple[float, float]]:
+def _of_output(strict: Sequence[int], lenient: Sequence[int], gold: Gold) -> Parts:
     return {
         "f10_lenient_accepted": f_parts(lenient, gold.accepted),
         "f10_lenient_conceivable": f_parts(lenient, gold.conceivable),

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
-import torch
 from msgspec import Struct
 from numpy.typing import NDArray
 from typing_extensions import override
@@ -26,8 +25,8 @@ from ..results.intervals import Ratio
 from ..results.result import Metric
 from ..workers import Progress
 from .models import OpenedModel
-from .scorer import Query, Scorer
-from .tokens import Tokens
+from .scorer import Scorer
+from .tokens import Query, Tokens
 from .yardstick import Scores, Task, Yardstick
 
 _LARGEST_FILE = 64 << 20  # bytes
@@ -63,9 +62,8 @@ class Blimp(Yardstick):
     pattern, expected = "*.jsonl", 'BLiMP\'s JSON lines with "sentence_good", "sentence_bad" and "UID"'
 
     def __init__(self, task: Task, tokens: Tokens, last: OpenedModel) -> None:
-        if tokens.mask is None:
-            raise TrueNegError(f"{last.path}: its tokenizer has no mask; expected a masked LM for --task {task.name}")
-        self._tokens, digest = tokens, hashlib.sha256()
+        super().__init__(task, tokens, last)
+        digest = hashlib.sha256()
         files = [file for path in task.paths for file in (sorted(path.glob(self.pattern)) if path.is_dir() else [path])]
         found: dict[str, list[MinimalPair]] = {}
         for file in files:
@@ -80,6 +78,7 @@ class Blimp(Yardstick):
                 f"{', '.join(task.files)}: no pairs; expected {self.expected}, or a folder of such files"
             )
         self.sha256 = digest.hexdigest()
+        self.described = f"{self.group}: {len(self.pairs):,} pairs of {len(self.paradigms)} paradigms"
 
     def read(self, file: Path, content: bytes) -> Iterator[MinimalPair]:
         """The pairs of a file."""
@@ -87,11 +86,6 @@ class Blimp(Yardstick):
             if line.strip():
                 found = parse_json(line, f"{file}: line {number}", _Line, expected=self.expected)
                 yield MinimalPair(found.UID, found.sentence_good, found.sentence_bad)
-
-    @property
-    @override
-    def described(self) -> str:
-        return f"{self.group}: {len(self.pairs):,} pairs of {len(self.paradigms)} paradigms"
 
     @override
     def is_shown(self, task: str) -> bool:
@@ -102,13 +96,15 @@ class Blimp(Yardstick):
         texts = [pair.good for pair in self.pairs] + [pair.bad for pair in self.pairs]
         right = correct(pseudo_log_likelihoods(scorer, self._tokens, texts))
         names = [f"{name} {index}" for name, pairs in self.paradigms.items() for index in range(1, len(pairs) + 1)]
-        whole = Scores({"accuracy": Ratio(right, np.ones(len(right)))}, names)
-        ends = np.cumsum([len(pairs) for pairs in self.paradigms.values()])
-        parts = zip(self.paradigms, np.split(right, ends), np.split(np.array(names), ends), strict=False)
-        return {self.group: whole} | {
-            f"{self.group}, {name}": Scores({"accuracy": Ratio(values, np.ones(len(values)))}, named.tolist())
-            for name, values, named in parts
-        }
+        found, start = {self.group: _scores(right, names)}, 0
+        for name, pairs in self.paradigms.items():
+            part = slice(start, start := start + len(pairs))
+            found[f"{self.group}, {name}"] = _scores(right[part], names[part])
+        return found
+
+
+def _scores(right: NDArray[np.float64], names: list[str]) -> Scores:
+    return Scores({"accuracy": Ratio(right, np.ones(len(right)))}, names)
 
 
 class Zorro(Blimp):
@@ -134,13 +130,8 @@ def pseudo_log_likelihoods(scorer: Scorer, tokens: Tokens, texts: Sequence[str])
     score: dict[tuple[int, ...], float] = {}
     for start in Progress(range(0, len(different), _SENTENCES), desc="sentences", unit=f" x {_SENTENCES}", leave=False):
         part = different[start : start + _SENTENCES]
-        masked = [(number, *each) for number, sentence in enumerate(part) for each in _masked_copies(sentence, tokens)]
-        sums = np.zeros(len(part))
-        for batch, found in scorer.log_probabilities([query for _, query, _ in masked]):
-            wanted = torch.tensor([masked[index][2] for index in batch], device=found.device)
-            values = found.gather(1, wanted[:, None]).squeeze(1).double().cpu().numpy()
-            np.add.at(sums, [masked[index][0] for index in batch], values)
-        score.update(zip(part, sums.tolist(), strict=True))
+        masked = ((number, *each) for number, sentence in enumerate(part) for each in _masked_copies(sentence, tokens))
+        score.update(zip(part, scorer.summed(masked, len(part)).tolist(), strict=True))
     return np.array([score[sentence] for sentence in encoded])
 
 

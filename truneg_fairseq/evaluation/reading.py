@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import csv
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from typing_extensions import override
 
@@ -22,8 +21,8 @@ from ..files import read_bytes
 from ..results.intervals import Ratio
 from ..results.result import Metric
 from .models import OpenedModel
-from .scorer import WINDOW, Query, Scorer
-from .tokens import Tokens
+from .scorer import WINDOW, Scorer
+from .tokens import Query, Tokens
 from .yardstick import Scores, Task, Yardstick
 
 TIMES = {"reading, self-paced": "self_paced_reading_time", "reading, first pass": "RTfirstpass"}
@@ -51,14 +50,16 @@ class Reading(Yardstick):
         "no full stop). GPT-2 and trigram: the file's surprisals; people: of their cloze answers."
     )
 
+    reads_causal = True
+
     def __init__(self, task: Task, tokens: Tokens, last: OpenedModel) -> None:
+        super().__init__(task, tokens, last)
         (path,) = task.paths
         content = read_bytes(path, expected=_EXPECTED, limit=_LARGEST_FILE)
         rows = list(csv.DictReader(content.decode(errors="replace").splitlines()))
         if not rows or any(row.get(column) is None for row in rows for column in _COLUMNS):
             raise TrueNegError(f"{path}: has no rows with the columns {', '.join(_COLUMNS)}; expected {_EXPECTED}")
-        self._tokens, self.sha256 = tokens, hashlib.sha256(content).hexdigest()
-        self._full_stop = int(tokens.encode_batch(["it."])[0][-1])
+        self.sha256 = hashlib.sha256(content).hexdigest()
         place = {(row["sent_id"], int(row["context_length"])): index for index, row in enumerate(rows)}
         before = [place.get((row["sent_id"], int(row["context_length"]) - 1), -1) for row in rows]
         self._rows, self._column = rows, {name: _numbers(rows, name) for name in _COLUMNS[4:]}
@@ -70,46 +71,29 @@ class Reading(Yardstick):
         sentences = np.array([row["sent_id"] for row in rows])[self._chosen]
         numbers = np.unique(sentences, return_inverse=True)[1]
         self._fold = np.random.default_rng(1).permutation(numbers.max() + 1)[numbers] % _FOLDS
+        self.described = f"reading: {len(self._chosen):,} of {len(rows):,} words, whose word before has a surprisal too"
         self._base = self._of_both(self._column[_FREQUENCY], self._column[_LENGTH])
-
-    @property
-    @override
-    def described(self) -> str:
-        return f"reading: {len(self._chosen):,} of {len(self._rows):,} words, whose word before has a surprisal too"
 
     @override
     def score(self, scorer: Scorer) -> dict[str, Scores]:
-        queries, gold, owner = list[Query](), list[int](), list[int]()
-        for index, row in enumerate(self._rows):
-            for query, token in self._queries(row["item"], row["word"].strip(".,;:!?\"'")):
-                queries.append(query)
-                gold.append(token)
-                owner.append(index)
-        surprisal = np.zeros(len(self._rows))
-        for batch, found in scorer.log_probabilities(queries):
-            wanted = torch.tensor([gold[index] for index in batch], device=found.device)
-            values = found.gather(1, wanted[:, None]).squeeze(1).double().cpu().numpy()
-            np.subtract.at(surprisal, [owner[index] for index in batch], values / np.log(2))
-        return self._scores(surprisal)
+        asked = (
+            (index, *each)
+            for index, row in enumerate(self._rows)
+            for each in self._queries(row["item"], row["word"].strip(".,;:!?\"'"))
+        )
+        return self._scores(-scorer.summed(asked, len(self._rows)) / np.log(2))
 
     @override
     def controls(self, scorer: Scorer) -> dict[str, dict[str, Scores]]:
         return {name: self._scores(self._column[column]) for name, column in CONTROLS.items()}
 
-    def _queries(self, context: str, word: str) -> list[tuple[Query, int]]:
+    def _queries(self, context: str, word: str) -> Iterator[tuple[Query, int]]:
         """The places of a word's tokens after its context, and the tokens."""
-        tokens, (ids, places) = self._tokens, self._tokens.encode_with_offsets(f"{context} {word}")
+        ids, places = self._tokens.encode_with_offsets(f"{context} {word}")
         first = int(np.searchsorted(places[:, 1], len(context), side="right"))
-        before, inside, found = ids[:first][-WINDOW // 2 :].tolist(), ids[first:].tolist(), list[tuple[Query, int]]()
-        for number, token in enumerate(inside):
-            known = [*before, *inside[:number]]
-            if tokens.mask is None:
-                sequence = np.array([tokens.begin, *known], dtype=np.int64)
-                found.append((Query(sequence, len(known)), token))
-            else:
-                masks = [tokens.mask] * (len(inside) - number)
-                found.append((Query(tokens.framed([*known, *masks, self._full_stop]), len(known) + 1), token))
-        return found
+        start = max(0, first - WINDOW // 2)
+        for place in range(first, len(ids)):
+            yield self._tokens.next_word(ids[start:place], len(ids) - place), int(ids[place])
 
     def _of_both(self, *columns: NDArray[np.float64]) -> NDArray[np.float64]:
         """Values of the words and of the words before them, shape (N, 2 x columns)."""

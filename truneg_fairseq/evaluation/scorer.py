@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -15,16 +15,10 @@ from torch import Tensor
 from ..errors import TrueNegError
 from ..objectives import CorpusTargets, EncoderPasses, MaskedPredictions, Objective, Passes
 from ..workers import choose_device
+from .tokens import Query
 
 WINDOW = 80
 """Tokens of a context, the first and the last included: what every model can read."""
-
-
-class Query(NamedTuple):
-    """A token sequence as the model reads it, and the place that is asked for."""
-
-    tokens: NDArray[np.int64]  # int64, shape (T,)
-    position: int
 
 
 class Scorer(ABC):
@@ -83,6 +77,20 @@ class Scorer(ABC):
             if logits.shape != (len(batch), len(self.embeddings)):
                 raise TrueNegError(f"{self.path}: has no masked-LM head; expected one of masked-LM training")
             yield batch, logits.float().log_softmax(-1)
+
+    def rows(self, queries: Sequence[Query]) -> Iterator[tuple[int, NDArray[np.floating]]]:
+        """The same one query after the other: its index, and fp32, shape (V,)."""
+        for batch, found in self.log_probabilities(queries):
+            yield from zip(batch, found.cpu().numpy(), strict=True)
+
+    def summed(self, asked: Iterable[tuple[int, Query, int]], size: int) -> NDArray[np.float64]:
+        """Sums of log-probabilities, shape (size,): each query adds that of a token to the number before it."""
+        asked, sums = list(asked), np.zeros(size)
+        for batch, found in self.log_probabilities([query for _, query, _ in asked]):
+            wanted = torch.tensor([asked[index][2] for index in batch], device=found.device)
+            values = found.gather(1, wanted[:, None]).squeeze(1).double().cpu().numpy()
+            np.add.at(sums, [asked[index][0] for index in batch], values)
+        return sums
 
     @torch.inference_mode()
     def states(self, query: Query, replacements: NDArray[np.int64]) -> Tensor:

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from scipy import stats
 from typing_extensions import override
 
-from ..errors import TrueNegError
 from ..files import file_digest
 from ..finetuning.glue_files import TASKS, read_split
 from ..results.intervals import Ratio
@@ -32,20 +31,14 @@ class Similarity(Yardstick):
     across_tokens = True
 
     def __init__(self, task: Task, tokens: Tokens, last: OpenedModel) -> None:
-        if tokens.mask is None:
-            raise TrueNegError(f"{last.path}: its tokenizer has no mask; expected a masked LM for --task {task.name}")
+        super().__init__(task, tokens, last)
         (path,) = task.paths
         pairs = read_split(TASKS["STS-B"], "valid", path)
         assert pairs.labels is not None, "the split 'valid' has them, or is refused"
-        self._tokens, self._ids = tokens, pairs.ids
+        self._ids = pairs.ids
         self._people = np.array([float(label) for label in pairs.labels])
         self._sentences = [*pairs.texts[0], *pairs.texts[1]]
-        self.sha256 = file_digest(path)
-
-    @property
-    @override
-    def described(self) -> str:
-        return f"{TASK}: {len(self._people):,} pairs"
+        self.sha256, self.described = file_digest(path), f"{TASK}: {len(self._people):,} pairs"
 
     @override
     def score(self, scorer: Scorer) -> dict[str, Scores]:

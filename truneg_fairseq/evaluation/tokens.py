@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,13 @@ from ..data.tokenizer import vocabulary_of
 from ..finetuning.data import PretrainedVocabulary
 from ..synonyms.build import cache_path
 from ..vocabulary import BOS, EOS, FIRST_SYMBOLS, MASK_SYMBOL, SPECIAL_SYMBOLS, Vocabulary, read_symbols
+
+
+class Query(NamedTuple):
+    """A token sequence as the model reads it, and the place that is asked for."""
+
+    tokens: NDArray[np.int64]  # int64, shape (T,)
+    position: int
 
 
 class Tokens(ABC):
@@ -72,6 +80,18 @@ class Tokens(ABC):
     def framed(self, tokens: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
         """Between :attr:`begin` and :attr:`end`, int64."""
         return np.array([self.begin, *tokens, self.end], dtype=np.int64)
+
+    @cached_property
+    def _full_stop(self) -> int:
+        return int(self.encode_batch(["it."])[0][-1])
+
+    def next_word(self, before: Sequence[int] | NDArray[np.int64], masks: int = 1) -> Query:
+        """Asks for what comes after some tokens, first of several masks before a full stop; without a mask in the
+        vocabulary the query ends with these tokens.
+        """
+        if self.mask is None:
+            return Query(np.array([self.begin, *before], dtype=np.int64), len(before))
+        return Query(self.framed([*before, *[self.mask] * masks, self._full_stop]), len(before) + 1)
 
 
 class DataTokens(Tokens):

@@ -20,7 +20,8 @@ from ..results.intervals import Interval, Ratio, ratios_as_fields
 from ..results.names import NamedModel
 from ..results.result import Metric, Result
 from ..results.tables import Table
-from .models import OpenedModel, OpeningOptions
+from ..synonyms.table import SynonymTable
+from .models import OpenedModel, OpeningOptions, load_table, prepare
 from .scorer import Scorer
 from .tokens import Tokens
 
@@ -80,18 +81,24 @@ class Yardstick(ABC):
     """What to know of them, for the end of the table."""
     across_tokens: ClassVar[bool] = False
     """Whether models with different vocabularies compare."""
+    reads_causal: ClassVar[bool] = False
+    """Whether a causal LM can be measured."""
     group: ClassVar[str] = ""
     """The task whose table has all of its tasks ``GROUP, NAME`` as columns; "" for tables of their own."""
     sha256: str = ""
     """Of the files, hexadecimal."""
+    described: str = ""
+    """How much of the files is measured."""
 
-    @abstractmethod
-    def __init__(self, task: Task, tokens: Tokens, last: OpenedModel) -> None: ...
+    def __init__(self, task: Task, tokens: Tokens, last: OpenedModel) -> None:
+        if tokens.mask is None and not self.reads_causal:
+            raise TrueNegError(f"{last.path}: its tokenizer has no mask; expected a masked LM for --task {task.name}")
+        self._task, self._tokens, self._last = task, tokens, last
 
-    @property
-    @abstractmethod
-    def described(self) -> str:
-        """How much of the files is measured."""
+    def _load_table(self) -> SynonymTable | None:
+        """That of the task."""
+        path, dictionary = self._task.synonym_table, self._tokens.folder or self._last.path
+        return None if path is None else load_table(path, self._tokens, dictionary)
 
     @abstractmethod
     def score(self, scorer: Scorer) -> dict[str, Scores]:
@@ -162,8 +169,6 @@ def evaluate(
 
     Their :meth:`Measured.results` are lines of a result file. Controls are computed beside the first model alone.
     """
-    from .models import prepare
-
     prepare([model.path for model in models])
     opened = [OpenedModel(model.path, options) for model in models]
     yardsticks: dict[str, list[Yardstick]] = {}
@@ -252,16 +257,17 @@ def verdict(found: Sequence[Measured]) -> str:
     cells, first = list(_cells(found)), _title(found[0], found)
     parts = []
     for other in dict.fromkeys(cell.owner for cell in cells if not cell.is_control and cell.owner != first):
-        names: dict[str, list[str]] = {"better": [], "worse": [], "not significantly different": []}
+        names: dict[str, list[str]] = {"better": [], "worse": [], "": []}
         for cell in cells:
-            if cell.owner != other or cell.baseline is None or cell.shown.higher_is_better is None:
-                continue
-            interval, word = cell.ratio.interval(cell.baseline), "not significantly different"
-            if interval is not None and not interval.contains_zero:
-                word = "better" if (interval.mean > 0) == cell.shown.higher_is_better else "worse"
-            names[word].append(f"{cell.shown.title} ({cell.task})")
-        said = "; ".join(f"{word} in {_some(each)}" for word, each in names.items() if each)
-        parts.append(f"{other} against {first}: {said or 'nothing to compare'}")
+            if cell.owner == other and cell.baseline is not None and cell.shown.higher_is_better is not None:
+                interval, word = cell.ratio.interval(cell.baseline), ""
+                if interval is not None and not interval.contains_zero:
+                    word = "better" if (interval.mean > 0) == cell.shown.higher_is_better else "worse"
+                names[word].append(f"{cell.shown.title} ({cell.task})")
+        open_ = len(names.pop(""))
+        said = [f"{word} in {_some(each)}" for word, each in names.items() if each]
+        said += [f"not significantly different in {open_} metric{'s' * (open_ > 1)}"] if open_ else []
+        parts.append(f"{other} against {first}: {'; '.join(said) or 'nothing to compare'}")
     if parts:
         return " | ".join(parts) + "."
     values = {(cell.task, cell.metric): cell.ratio.value for cell in cells if cell.owner == first}
