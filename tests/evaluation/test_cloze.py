@@ -1,40 +1,28 @@
-"""Cloze answers: both formats of answers, every metric by hand, and the command on real small models."""
+"""Cloze answers: every metric by hand, and the command on real small models."""
 
 from __future__ import annotations
 
-import gzip
 import json
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from scipy.stats import spearmanr
-from support.commands import shared_file
-from support.judgements import content as judgements_made
+from support.judgements import ANSWERS
 from support.masked_lms import TOKENS, hugging_face_bert, opened, yardstick
 from support.tokenizers_made import gpt2_of_words
 
 from truneg_fairseq.commands.main import main
-from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.evaluation.cloze import Cloze
-from truneg_fairseq.evaluation.people import read_answers, read_people
+from truneg_fairseq.evaluation.people import read_people
 from truneg_fairseq.results.result import read_results
 from truneg_fairseq.synonyms.table import SynonymTable
-
-CONTENT = [
-    {"context": "the large", "word": "car", "answers": {"car": 12, "film": 6, "Movie": 1, "of course": 1}},
-    {"context": "the large car", "word": "of", "answers": {"of": 3, "and": 2, "walked": 2}},
-    {"context": "kids walked to the", "word": None, "answers": {"end": 1, "car": 1}},
-    {"context": "glad kids", "word": "hurray", "answers": {"hurray": 5}},
-]
 
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
     path = tmp_path_factory.mktemp("cloze") / "answers.json"
-    path.write_text(json.dumps(CONTENT))
+    path.write_text(json.dumps(ANSWERS))
     return path
 
 
@@ -52,66 +40,20 @@ def cloze_of(file, tokens, table=None) -> Cloze:
     return yardstick(Cloze, tokens, file, synonym_table=table)
 
 
-def table_of(path, tokens, *pairs):
-    keys = np.array(sorted((tokens.token(a), tokens.token(b)) for a, b in pairs), dtype=np.int32)
-    table = SynonymTable(
-        gold=keys[:, 0],
-        synonym=keys[:, 1],
-        vocabulary_size=len(tokens.vocabulary),
-        fingerprint=tokens.vocabulary.fingerprint,
-        tokenization="wordpiece",
-        source="test",
-    )
-    table.save(path)
-    return path
-
-
-def test_formats(file, tmp_path):
-    """The published file has (count + 1) / N; it knows the corpus's word where one context goes on with a word more."""
-    published = {}
-    for item in CONTENT:
-        total = sum(item["answers"].values()) + len(item["answers"]) + 1
-        published[item["context"]] = {word: (count + 1) / total for word, count in item["answers"].items()}
-        published[item["context"]]["unk"] = 1 / total
-    (tmp_path / "cloze_laplace.txt").write_text(repr(published))
-    packed = tmp_path / "answers.json.gz"
-    packed.write_bytes(gzip.compress(file.read_bytes()))
-    read = read_answers(file)
-    assert [context.people for context in read.contexts] == [20, 7, 2, 5]
-    assert read_answers(packed).contexts == read.contexts
-    assert read_answers(packed).sha256 == read.sha256
-    found = read_answers(tmp_path / "cloze_laplace.txt").contexts
-    assert [context.answers for context in found] == [context.answers for context in read.contexts]
-    assert [context.word for context in found] == ["car", None, None, None]
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("{}", "Expected array, got object"),
-        ("[]", "has no context with answers"),
-        ('[{"context": "a", "answers": {"b": 0}}]', "Expected int >= 1"),
-        ("{'a': {'b': 0.5}}", "cannot be read"),
-        ("{'a': open('x')}", "cannot be read"),
-    ],
-)
-def test_other_files_are_refused(tmp_path, content, message):
-    (tmp_path / "a.json").write_text(content)
-    with pytest.raises(TrueNegError, match=message) as error:
-        read_answers(tmp_path / "a.json")
-    assert "\n" not in str(error.value)
-
-
 def test_metrics_by_hand(file, folder, tokens, tmp_path):
-    table = table_of(tmp_path / "table.npz", tokens, ("car", "film"), ("of", "begin"))
+    table = tmp_path / "table.npz"
+    keys = np.array(sorted((tokens.token(a), tokens.token(b)) for a, b in (("car", "film"), ("of", "begin"))))
+    sizes = {"vocabulary_size": len(tokens.vocabulary), "fingerprint": tokens.vocabulary.fingerprint}
+    gold, synonym = keys.astype(np.int32).T.copy()
+    SynonymTable(gold=gold, synonym=synonym, tokenization="wordpiece", source="test", **sizes).save(table)
     benchmark = cloze_of(file, tokens, table)
-    assert [item.name for item in benchmark.items] == [item["context"] for item in CONTENT[:3]]
+    assert [item.name for item in benchmark.items] == [item["context"] for item in ANSWERS[:3]]
     scores = benchmark.score(opened(folder)[0])
     found = {**scores["cloze"].ratios, "corpus_bits": scores["cloze corpus word"].ratios["bits"]}
     from transformers import AutoModelForMaskedLM
 
     theirs = AutoModelForMaskedLM.from_pretrained(folder).eval()
-    for index, item in enumerate(CONTENT[:3]):
+    for index, item in enumerate(ANSWERS[:3]):
         words = ["[CLS]", *item["context"].replace("kids", "kid ##s").split(), "[MASK]", ".", "[SEP]"]
         ids = torch.tensor([[TOKENS.index(word) for word in words]])
         with torch.no_grad():
@@ -187,18 +129,12 @@ def test_the_command(file, folder, tmp_path, capsys):
     assert [(each.model, each.task) for each in read] == [
         (model, task) for model in ("first", "second") for task in ("cloze", "cloze corpus word")
     ]
-    assert read[0].example_ids == [item["context"] for item in CONTENT[:3]]
+    assert read[0].example_ids == [item["context"] for item in ANSWERS[:3]]
     assert np.mean(read[0].examples["bits"]) == pytest.approx(read[0].metrics["bits"])
     main(["compare", str(results)])
     compared = capsys.readouterr().out
     assert "1 seed is no evidence" in compared
     assert "p(common)" in compared
-
-
-def test_the_published_answers():
-    read = read_answers(shared_file("cloze/cloze.json.gz"))
-    assert len(read.contexts) == 1610
-    assert sum(context.people for context in read.contexts) == 138_210
 
 
 def test_a_causal_model_reads_from_left_to_right(file, tmp_path, capsys):
@@ -253,15 +189,3 @@ def test_cloze_answers_can_judge_detectors(file, folder, capsys):
     command = f"synonyms judge --judgements {file} --checkpoint {folder} --detector embedding --cpu"
     main(command.split())
     assert "embedding" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("made", [CONTENT, judgements_made()])
-def test_judgements_from_a_pipe(made, tmp_path):
-    """Such as <(zcat FILE): it can be read once."""
-    file = tmp_path / "file.json"
-    file.write_text(json.dumps(made))
-    out, into = os.pipe()
-    os.write(into, file.read_bytes())
-    os.close(into)
-    assert read_people([Path(f"/dev/fd/{out}")]).targets == read_people([file]).targets
-    os.close(out)

@@ -1,32 +1,90 @@
-"""Lexical substitution: the real command on real checkpoints, every rule by hand, and an independent computation."""
+"""Lexical substitution: the metrics, every rule by hand, an independent computation, and the real command on real
+checkpoints, those from Hugging Face and of SentencePiece's and GPT-2's tokens too.
+"""
 
 from __future__ import annotations
+
+import io
+import shutil
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from nltk.stem import WordNetLemmatizer
+from support.commands import PIECES, PLUGIN, TINY_MODEL, TINY_TRAINING, WORDS, fairseq_train, run_command
+from support.convert_models import random_model, save
+from support.convert_models import run_command as convert
 from support.judgements import ITEMS, content, write
 from support.masked_lms import opened, yardstick
+from support.tokenizers_made import gpt2_of_words
 from support.trainings import table_of
 
 import truneg_fairseq
+from truneg_fairseq.data.binarize import BinarizeOptions, binarize
+from truneg_fairseq.data.tokenizer import FastTokenizer, SentencePieceTokenizer
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.results.result import read_results
 from truneg_fairseq.synonyms.table import SynonymTable
 
 truneg_fairseq.register()
 
-
 from truneg_fairseq.commands.main import main  # noqa: E402
 from truneg_fairseq.evaluation.lexsub import (  # noqa: E402
     SHOWN,
     Lexsub,
+    f_parts,
+    generalized_average_precision,
     place_target,
+    precision_at,
+    recall_parts,
 )
 from truneg_fairseq.evaluation.people import read_people  # noqa: E402
 from truneg_fairseq.evaluation.scorer import WINDOW, Scorer  # noqa: E402
 from truneg_fairseq.evaluation.tokens import DataTokens  # noqa: E402
+
+
+def obvious_gap(gains):
+    def total(ordered):
+        found = 0.0
+        for index, gain in enumerate(ordered):
+            if gain > 0:
+                found += sum(ordered[: index + 1]) / (index + 1)
+        return found
+
+    return total(gains) / total(sorted(gains, reverse=True))
+
+
+@given(st.lists(st.integers(0, 10), min_size=1, max_size=12).filter(any))
+def test_gap_is_the_formula(gains):
+    found = generalized_average_precision(np.array(gains, dtype=np.float64))
+    assert found == pytest.approx(obvious_gap(gains))
+    assert 0 < found <= 1 + 1e-12
+
+
+def test_gap_by_hand():
+    # 0 + (0 + 4) / 2 + (0 + 4 + 2) / 3 over 4 + (4 + 2) / 2
+    assert generalized_average_precision(np.array([0.0, 4.0, 2.0])) == pytest.approx((2 + 2) / (4 + 3))
+    assert generalized_average_precision(np.array([3.0, 3.0, 0.0])) == 1  # ties in either order
+    assert np.isnan(generalized_average_precision(np.zeros(2)))
+
+
+def test_f_is_the_harmonic_mean_of_sums_over_targets():
+    outputs, golds = [[1, 2, 3], list(range(10))], [{1, 9}, set(range(5, 25))]
+    parts = [f_parts(output, gold) for output, gold in zip(outputs, golds, strict=True)]
+    hits, given_, wanted = 1 + 5, 3 + 10, 2 + 10  # of 20 right words ten count
+    precision, recall = hits / given_, hits / wanted
+    found = sum(part[0] for part in parts) / sum(part[1] for part in parts)
+    assert found == pytest.approx(2 * precision * recall / (precision + recall))
+
+
+def test_precision_and_recall_at():
+    assert precision_at([4, 5, 6], {4, 6}, 1) == 1
+    assert precision_at([4, 5, 6], {4, 6}, 3) == pytest.approx(2 / 3)
+    assert precision_at([4], {4}, 3) == pytest.approx(1 / 3)
+    assert recall_parts(list(range(20)), {9, 10}) == (0.5, 1.0)
+    assert recall_parts([1], set()) == (0.0, 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -242,3 +300,89 @@ def test_weights_that_are_not_finite(folder, checkpoints, tmp_path):
     torch.save(content, tmp_path / "nan.pt")
     with pytest.raises(TrueNegError, match=f"{name} is not finite"):
         opened(tmp_path / "nan.pt", folder / "data-bin")
+
+
+TEXT = [item[0].replace("[", "").replace("]", "") for item in ITEMS if "[slithering]" not in item[0]]
+TEXT += [f"It is {word}." for word in WORDS]
+
+
+def benchmark_of(checkpoint, data, judgements):
+    model, own = opened(checkpoint, data)
+    return model, own, yardstick(Lexsub, own, judgements)
+
+
+def test_a_checkpoint_from_hugging_face(folder, tmp_path):
+    """Its probabilities at the targets are those of transformers' model."""
+    data, judgements = folder / "data-bin", folder / "swords.json.gz"
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, *PIECES]
+    theirs = random_model("BertForMaskedLM", tokens=tokens)
+    convert(save(theirs, tmp_path / "bert", tokens), tmp_path / "bert.pt", "--data", data)
+    ours, own, benchmark = benchmark_of(tmp_path / "bert.pt", data, judgements)
+    special = {"<s>": "[CLS]", "<pad>": "[PAD]", "</s>": "[SEP]", "<unk>": "[UNK]", "<mask>": "[MASK]"}
+    named = [special.get(symbol, symbol) for symbol in own.vocabulary.symbols]
+    known = [index for index, name in enumerate(named) if name in tokens]
+    row_of = {index: tokens.index(named[index]) for index in known}
+    for index, found in benchmark._rows(ours, own.mask):
+        place = benchmark.places[index]
+        ids = [row_of[token] for token in place.tokens.tolist()]
+        ids[place.position] = tokens.index("[MASK]")
+        with torch.no_grad():
+            expected = theirs(torch.tensor([ids])).logits[0, place.position][list(row_of.values())]
+        difference = torch.from_numpy(found)[known] - expected
+        assert float(difference.max() - difference.min()) < 1e-4, "the same but for the rows that fairseq adds"
+    results = tmp_path / "results.jsonl"
+    flags = ["--data", str(data), "--task", f"lexsub={judgements}", "--cpu", "--results", str(results)]
+    main(["evaluate", str(tmp_path / "bert.pt"), *flags])
+    converted = read_results([results])
+    assert len(converted) == 4
+    # The folder itself, without data, has the same order of words.
+    direct = tmp_path / "direct.jsonl"
+    main(["evaluate", str(tmp_path / "bert"), *flags[2:-1], str(direct)])
+    for one, other in zip(converted, read_results([direct]), strict=True):
+        for name in ("gap", "f10_lenient_accepted", "precision_at_1", "recall_at_10"):
+            assert one.metrics[name] == pytest.approx(other.metrics[name])
+    with pytest.raises(SystemExit, match="has other tokens than"):
+        main(["evaluate", f"a={tmp_path / 'bert'}", str(tmp_path / "bert.pt"), *flags[:-2]])
+    with pytest.raises(SystemExit, match="a fairseq checkpoint needs --data"):
+        main(["evaluate", str(tmp_path / "bert.pt"), *flags[2:-2]])
+
+
+def sentencepiece() -> SentencePieceTokenizer:
+    from sentencepiece import SentencePieceTrainer
+
+    model = io.BytesIO()
+    settings = {"vocab_size": 400, "hard_vocab_limit": False, "minloglevel": 2, "model_type": "bpe"}
+    SentencePieceTrainer.train(sentence_iterator=iter(TEXT * 3), model_writer=model, **settings)
+    return SentencePieceTokenizer(model.getvalue())
+
+
+def gpt2() -> FastTokenizer:
+    return gpt2_of_words(sorted({word for word in WORDS if word.isalpha()} | {"huge"}))
+
+
+@pytest.mark.parametrize("make", [sentencepiece, gpt2])
+def test_tokens_of_other_kinds(make, folder, tmp_path):
+    """Real data, a real training, and the command: the words of the file are found as tokens of their kind."""
+    (tmp_path / "text").write_text("\n".join(TEXT) + "\n", encoding="utf-8")
+    data, judgements = tmp_path / "data-bin", folder / "swords.json.gz"
+    make().save(tmp_path / "tokenizer")
+    text = {"train": [tmp_path / "text"], "valid": [tmp_path / "text"]}
+    binarize(BinarizeOptions(**text, tokenizer=tmp_path / "tokenizer", output_dir=data, workers=1))
+    training = (*TINY_TRAINING, *TINY_MODEL, "--criterion", "masked_lm", "--max-update", 1)
+    run_command(fairseq_train(data, "--user-dir", PLUGIN, *training, "--save-dir", tmp_path / "trained"))
+    checkpoint = shutil.copy(tmp_path / "trained" / "checkpoint_last.pt", tmp_path / "model.pt")
+    model, own, benchmark = benchmark_of(checkpoint, data, judgements)
+    assert [place.target.word for place in benchmark.places] == ["large", "walked", "film", "begin"]
+    for place in benchmark.places:
+        words = [own.vocabulary.words[token] for token in (place.gold, *place.candidates) if token >= 0]
+        known = {candidate.word for candidate in place.target.candidates}
+        assert words[0] == place.target.word
+        assert len(words) > 2
+        assert set(words[1:]) <= known
+    results = tmp_path / "results.jsonl"
+    flags = ["--data", str(data), "--task", f"lexsub={judgements}", "--cpu", "--results", str(results)]
+    main(["evaluate", str(checkpoint), *flags])
+    kept = next(each for each in read_results([results]) if each.task == "lexsub kept")
+    found = benchmark.score(model)["lexsub kept"].ratios["gap"]
+    assert kept.metrics["gap"] == pytest.approx(found.value)
+    assert 0 < found.value < 1

@@ -137,3 +137,13 @@ def test_differences_that_no_number_of_seeds_tells():
         assert seeds_needed(np.array(differences)) is None
     for second in (0.5, 0.5 + 1e-15):  # where the noncentral t of scipy is NaN
         assert seeds_needed(np.array([0.5, second])) == 2
+
+
+def test_intervals_of_ratios_are_paired():
+    noise, ones = np.random.default_rng(3).random(200), np.ones(200)
+    low, high = Ratio(noise, ones), Ratio(noise + 0.01, ones)
+    assert high.interval(low) == pytest.approx((0.01, 0.01, 0.01))
+    alone = low.interval()
+    half = 1.96 * noise.std() / np.sqrt(200)
+    assert alone.high - alone.low == pytest.approx(2 * half, rel=0.1)
+    assert Ratio(np.zeros(3), np.zeros(3)).value == 0

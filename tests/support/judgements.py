@@ -1,4 +1,4 @@
-"""A hand-written file of SWORDS's format over the words of :data:`support.commands.WORDS`."""
+"""Hand-written judgements over :data:`support.commands.WORDS`: a file of SWORDS's format, and cloze answers."""
 
 from __future__ import annotations
 
@@ -38,6 +38,14 @@ ITEMS = [
     ("A [slithering] snake.", "ADJ", {"quick": (1, 10, PEOPLE)}),  # the target is no token
     ("It is [seven].", "NOUN", {"table": (0, 3, THESAURUS), "of it": (3, 3, PEOPLE)}),  # nobody accepts a token
 ]
+
+ANSWERS = [
+    {"context": "the large", "word": "car", "answers": {"car": 12, "film": 6, "Movie": 1, "of course": 1}},
+    {"context": "the large car", "word": "of", "answers": {"of": 3, "and": 2, "walked": 2}},
+    {"context": "kids walked to the", "word": None, "answers": {"end": 1, "car": 1}},
+    {"context": "glad kids", "word": "hurray", "answers": {"hurray": 5}},
+]
+"""What people write next, 34 answers."""
 
 
 def content(items: Sequence[tuple[str, str, dict]] = ITEMS) -> dict:

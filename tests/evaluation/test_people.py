@@ -1,15 +1,18 @@
-"""SWORDS's, CoInCo's and SemEval-2007's formats: what is read, and what is refused in one line."""
+"""SWORDS's, CoInCo's, SemEval-2007's and cloze formats: what is read, and what is refused in one line."""
 
 from __future__ import annotations
 
 import gzip
+import json
+import os
+from pathlib import Path
 
 import pytest
 from support.commands import shared_file
-from support.judgements import content, write
+from support.judgements import ANSWERS, content, write
 
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.evaluation.people import Candidate, is_accepted, read_people
+from truneg_fairseq.evaluation.people import Candidate, is_accepted, read_answers, read_people
 
 
 def test_plain_and_gzipped_files_are_the_same(tmp_path):
@@ -36,7 +39,7 @@ def test_who_is_unsure_has_no_vote(tmp_path):
     assert (is_accepted(great.share), is_accepted(huge.share)) == (True, False)
 
 
-def test_coinco_in_the_same_format(tmp_path):
+def test_coinco_in_the_format_of_swords(tmp_path):
     """Its votes are implicit, and no source is named: all are people's."""
     made = content()
     made["substitute_labels"]["s:0-0"] = ["TRUE_IMPLICIT", "TRUE_IMPLICIT", "FALSE_IMPLICIT"]
@@ -49,23 +52,6 @@ def test_coinco_in_the_same_format(tmp_path):
     assert target.pos == "n"
 
 
-@pytest.mark.parametrize(
-    ("made", "message"),
-    [
-        ({"data": []}, "missing required field contexts"),
-        ({**content(), "substitutes": {}}, "no target has candidates"),
-        ([1], "Expected object, got int"),
-    ],
-)
-def test_another_file_is_refused(tmp_path, made, message):
-    path = write(tmp_path / "bad.json", made)
-    with pytest.raises(TrueNegError) as error:
-        read_people([path])
-    assert str(error.value).startswith(str(path))
-    assert message in str(error.value)
-    assert "\n" not in str(error.value)
-
-
 def test_swords_development_set():
     found = read_people([shared_file("lexsub/swords-v1.1_dev.json.gz")])
     assert len(found.targets) == 370
@@ -73,56 +59,32 @@ def test_swords_development_set():
     assert sum(candidate.people for target in found.targets for candidate in target.candidates) == 1296 + 1133
 
 
-COINCO = """<?xml version="1.0"?>
+def sentence(before: str, text: str, *tokens: str) -> str:
+    """Of CoInCo; each token is 'word pos problematic substitute:frequency ...'."""
+    made = '<token id="XXX" wordform="The" lemma="the" posMASC="XXX" />'
+    for number, (word, pos, problematic, *votes) in enumerate(map(str.split, tokens)):
+        made += f'<token id="{number}" wordform="{word}" lemma="{word}" posMASC="{pos}" problematic="{problematic}" >'
+        for lemma, frequency in (vote.replace("_", " ").split(":") for vote in votes):
+            made += f'<subst lemma="{lemma}" pos="x" freq="{frequency}" />'
+        made += "</token>"
+    parts = f"<precontext>\n {before}\n </precontext>\n<targetsentence>\n {text}\n</targetsentence>"
+    return f'<sent MASCfile="a.txt" >\n{parts}\n<postcontext>\n </postcontext>\n<tokens>{made}</tokens></sent>'
+
+
+COINCO = f"""<?xml version="1.0"?>
 <document>
-  <sent MASCfile="a.txt" MASCsentID="s-r0" >
-    <precontext>
-    They stop.
-    </precontext>
-    <targetsentence>
-    "The large  child" stops &amp; walks
-    </targetsentence>
-    <postcontext>
-    </postcontext>
-    <tokens>
-      <token id="XXX" wordform="The" lemma="the" posMASC="XXX" posTT="DT" />
-      <token id="4" wordform="large" lemma="large" posMASC="JJ" posTT="JJ" problematic="no" >
-        <substitutions>
-          <subst lemma="big" pos="JJ" freq="3" />
-          <subst lemma="of great size" pos="JJ" freq="1" />
-        </substitutions>
-      </token>
-      <token id="5" wordform="child" lemma="child" posMASC="NN" posTT="NN" problematic="yes" >
-        <substitutions>
-          <subst lemma="kid" pos="NN" freq="5" />
-        </substitutions>
-      </token>
-      <token id="6" wordform="walks" lemma="walk" posMASC="VBZ" posTT="VVZ" problematic="no" >
-        <substitutions>
-          <subst lemma="Go" pos="VV" freq="2" />
-        </substitutions>
-      </token>
-    </tokens>
-  </sent>
-  <sent MASCfile="a.txt" MASCsentID="s-r1" >
-    <precontext>
-    </precontext>
-    <targetsentence>
-    A large film
-    </targetsentence>
-    <postcontext>
-    </postcontext>
-    <tokens>
-      <token id="7" wordform="large" lemma="large" posMASC="JJ" posTT="JJ" problematic="no" >
-        <substitutions>
-          <subst lemma="great" pos="JJ" freq="2" />
-        </substitutions>
-      </token>
-    </tokens>
-  </sent>
+{
+    sentence(
+        "They stop.",
+        '"The large  child" stops &amp; walks',
+        "large JJ no big:3 of_great_size:1",
+        "child NN yes kid:5",
+        "walks VBZ no Go:2",
+    )
+}
+{sentence("", "A large film", "large JJ no great:2")}
 </document>
 """
-
 SEMEVAL = """<?xml version="1.0" encoding="UTF-8"?>
 <!DOCTYPE corpus SYSTEM "lexical-sample.dtd">
 <corpus lang="english">
@@ -145,6 +107,8 @@ SEMEVAL = """<?xml version="1.0" encoding="UTF-8"?>
 </corpus>
 """
 GOLD = "large.a 1 :: big 3;of great size 1;\nlarge.a 2 :: great 2; big 1;\n\naround.r.v 4 ::: go 2;Go 1;\n"
+LARGE = (Candidate("big", 3, 3, True), Candidate("of great size", 1, 1, True), Candidate("great", 0, 1, False))
+"""The last one is of another target of the same lemma."""
 
 
 def words_at(judgements):
@@ -159,11 +123,7 @@ def test_coinco(tmp_path):
     first, second, third = found.targets
     assert first.context == 'They stop. "The large child" stops & walks'
     assert [target.pos for target in found.targets] == ["a", "v", "a"]
-    assert first.candidates == (
-        Candidate("big", 3, 3, True),
-        Candidate("of great size", 1, 1, True),
-        Candidate("great", 0, 1, False),  # of the other target of the same lemma
-    )
+    assert first.candidates == LARGE
     assert second.candidates == (Candidate("go", 2, 2, True),)
     assert [candidate.votes for candidate in third.candidates] == [2, 0, 0]
 
@@ -178,32 +138,80 @@ def test_semeval(tmp_path, encoding):
     assert words_at(found) == ["large", "Large", "walked"]
     assert found.targets[0].context == 'A – B & C : "a large, quick film" .'
     assert [target.pos for target in found.targets] == ["a", "a", "v"]
-    assert found.targets[0].candidates == (
-        Candidate("big", 3, 3, True),
-        Candidate("of great size", 1, 1, True),
-        Candidate("great", 0, 1, False),
-    )
+    assert found.targets[0].candidates == LARGE
     assert found.targets[2].candidates == (Candidate("go", 3, 3, True),)
 
 
 @pytest.mark.parametrize(
-    ("content", "gold", "message"),
+    ("text", "gold", "message"),
     [
+        ('{"data": []}', None, "missing required field contexts"),
+        (json.dumps({**content(), "substitutes": {}}), None, "no target has candidates"),
+        ("1", None, "Expected object, got int"),
         (SEMEVAL, None, "answers are in another file; give that too"),
         (SEMEVAL, "large.a 1 big 3", "line 1 of its gold file is 'large.a 1 big 3'"),
-        (SEMEVAL, "large.a 1 :: big;", "line 1 of its"),
+        (SEMEVAL, "large.a 1 :: big;", "line 1 of its gold file"),
         (SEMEVAL, "large.a 9 :: big 3;", "no target has candidates"),
         ("<document></document>", None, r"no target has candidates\); expected SWORDS's JSON, CoInCo's XML"),
         ("<document>", None, "cannot be read"),
         ('<!DOCTYPE a [<!ENTITY b "c">]><document>&b;</document>', None, "entities of its own"),
         (COINCO.replace('freq="3"', 'freq="many"'), None, "cannot be read"),
+        ("[]", None, "has no context with answers"),
+        ('[{"context": "a", "answers": {"b": 0}}]', None, "Expected int >= 1"),
+        ("{'a': {'b': 0.5}}", None, "cannot be read"),
+        ("{'a': open('x')}", None, "cannot be read"),
     ],
 )
-def test_broken_xml_is_refused(tmp_path, content, gold, message):
-    path = tmp_path / "a.xml"
-    path.write_text(content)
+def test_other_files_are_refused(tmp_path, text, gold, message):
+    path = tmp_path / "a"
+    path.write_text(text)
     if gold is not None:
         (tmp_path / "gold").write_text(gold)
     with pytest.raises(TrueNegError, match=message) as error:
         read_people([path] if gold is None else [path, tmp_path / "gold"])
+    assert str(error.value).startswith(str(path))
     assert "\n" not in str(error.value)
+
+
+@pytest.fixture
+def answers(tmp_path):
+    path = tmp_path / "answers.json"
+    path.write_text(json.dumps(ANSWERS))
+    return path
+
+
+def test_formats_of_answers(answers, tmp_path):
+    """The published file has (count + 1) / N; it knows the corpus's word where one context goes on with a word more."""
+    published = {}
+    for item in ANSWERS:
+        total = sum(item["answers"].values()) + len(item["answers"]) + 1
+        published[item["context"]] = {word: (count + 1) / total for word, count in item["answers"].items()}
+        published[item["context"]]["unk"] = 1 / total
+    (tmp_path / "cloze_laplace.txt").write_text(repr(published))
+    packed = tmp_path / "answers.json.gz"
+    packed.write_bytes(gzip.compress(answers.read_bytes()))
+    read = read_answers(answers)
+    assert [context.people for context in read.contexts] == [20, 7, 2, 5]
+    assert read_answers(packed).contexts == read.contexts
+    assert read_answers(packed).sha256 == read.sha256
+    found = read_answers(tmp_path / "cloze_laplace.txt").contexts
+    assert [context.answers for context in found] == [context.answers for context in read.contexts]
+    assert [context.word for context in found] == ["car", None, None, None]
+
+
+def test_the_published_answers():
+    read = read_answers(shared_file("cloze/cloze.json.gz"))
+    assert len(read.contexts) == 1610
+    assert sum(context.people for context in read.contexts) == 138_210
+
+
+@pytest.mark.parametrize("made", [ANSWERS, content()])
+def test_a_pipe_can_be_read_once(made, tmp_path):
+    """Such as <(zcat FILE)."""
+    file = tmp_path / "file.json"
+    file.write_text(json.dumps(made))
+    out, into = os.pipe()
+    os.write(into, file.read_bytes())
+    os.close(into)
+    assert read_people([Path(f"/dev/fd/{out}")]).targets == read_people([file]).targets
+    os.close(out)
