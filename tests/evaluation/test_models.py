@@ -1,25 +1,264 @@
-"""Who opens which model, what it is called, and that lengths, not tokens, tell what is padding."""
+"""Who opens which model and what it is called; Hugging Face's folders are measured without fairseq, and as the same
+weights in a checkpoint of fairseq.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import io
 import json
+import math
+import shutil
+import subprocess
+import sys
 import weakref
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from support.convert_models import random_model, save
-from support.masked_lms import TOKENS, hugging_face_bert, opened
+from support.commands import WORDS, command_environment
+from support.convert_models import random_model, save, write_dictionary
+from support.judgements import many, write
+from support.masked_lms import TOKENS, hugging_face_bert, opened, yardstick
+from support.tokenizers_made import fast_tokenizer
+from torch.nn import functional
 
+from truneg_fairseq import register
 from truneg_fairseq.commands.main import main
+from truneg_fairseq.data.tokenizer import wordpiece_tokenizer
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.evaluation import yardstick
+from truneg_fairseq.evaluation import minimal_pairs
+from truneg_fairseq.evaluation.held_out import HeldOut
 from truneg_fairseq.evaluation.hf_scorer import HuggingFaceScorer
+from truneg_fairseq.evaluation.minimal_pairs import Blimp
 from truneg_fairseq.evaluation.models import OpenedModel, OpeningOptions
 from truneg_fairseq.evaluation.tokens import Query
+from truneg_fairseq.evaluation.yardstick import evaluate, parse_tasks
 from truneg_fairseq.results.names import NamedModel, named_models
+from truneg_fairseq.results.result import read_results
+
+SENTENCES = [
+    f"The {word} is very big , kids walked to the {other} ." for word, other in zip(WORDS[:-9], WORDS[9:], strict=True)
+]
+
+
+@pytest.fixture(scope="module")
+def measured(wordnet, tmp_path_factory) -> Path:
+    """bert (Hugging Face's), text.txt, swords.json.gz."""
+    made = tmp_path_factory.mktemp("measured")
+    hugging_face_bert(made / "bert")
+    (made / "text.txt").write_text("".join(f"{line}\n" for line in SENTENCES))
+    write(made / "swords.json.gz", many([word for word in WORDS if word.isalpha()][:12]))
+    return made
+
+
+@pytest.fixture(autouse=True)
+def own_cache(measured, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(measured / "cache"))
+
+
+@pytest.fixture(scope="module")
+def converted(measured) -> list[str]:
+    """The flags of the same weights as a checkpoint of fairseq."""
+    register()
+    data = write_dictionary(measured / "data-bin", TOKENS)
+    wordpiece_tokenizer(TOKENS).save(data)
+    main(["convert", str(measured / "bert"), str(measured / "bert.pt"), "--data", str(data)])
+    return ["--checkpoint", str(measured / "bert.pt"), "--data", str(data)]
+
+
+def test_judged_as_the_checkpoint(measured, converted, capsys):
+    def judged(*of: str) -> str:
+        capsys.readouterr()
+        judgements = ("--judgements", str(measured / "swords.json.gz"))
+        main(["synonyms", "judge", *of, *judgements, "--detector", "embedding+context"])
+        return capsys.readouterr().out
+
+    found = judged("--checkpoint", str(measured / "bert"))
+    assert "12 targets" in found
+    assert found == judged(*converted)
+    with pytest.raises(SystemExit, match="a fairseq checkpoint needs --data"):
+        judged(*converted[:2])
+
+
+def test_explained_as_by_the_checkpoint(measured, converted, tmp_path):
+    text = ["The big car walked , xyz to the table .", "--cpu", "--detector", "table+embedding+context", "--json"]
+    main(["explain", *converted, *text, str(tmp_path / "ours.json")])
+    main(["explain", "--checkpoint", str(measured / "bert"), *text, str(tmp_path / "theirs.json")])
+    ours, theirs = (json.loads((tmp_path / f"{name}.json").read_text())["parts"] for name in ("ours", "theirs"))
+    assert len(ours) == len(theirs)
+    named = {"<s>": "[CLS]", "<pad>": "[PAD]", "</s>": "[SEP]", "<unk>": "[UNK]", "<mask>": "[MASK]"}
+    explained = 0
+    for one, other in zip(ours, theirs, strict=True):
+        assert one["text"] == other["text"]
+        assert ("verdict" in one) == ("verdict" in other)
+        if "verdict" in one:
+            explained += 1
+            assert one["gold_probability"] == pytest.approx(other["gold_probability"], abs=1e-5)
+            assert one["prediction_probability"] == pytest.approx(other["prediction_probability"], abs=1e-5)
+            assert named.get(one["prediction"], one["prediction"]) == other["prediction"]
+            assert one["scores"] == pytest.approx(other["scores"], abs=1e-4)
+            assert (one["verdict"], sorted(one["synonyms"])) == (other["verdict"], sorted(other["synonyms"]))
+    assert explained == 9
+
+
+def test_inspected_as_transformers_computes_it(measured, tmp_path):
+    from transformers import AutoModelForMaskedLM
+
+    results = tmp_path / "results.jsonl"
+    command = ["evaluate", str(measured / "bert"), "--task", f"held-out={measured / 'text.txt'}", "--batch-size", "3"]
+    main([*command, "--results", str(results)])
+    (found,) = read_results([results])
+    model = AutoModelForMaskedLM.from_pretrained(measured / "bert").eval()
+    losses, right = [], []
+    scorer, own = opened(measured / "bert")
+    text = yardstick(HeldOut, own, measured / "text.txt", batch_size=3)
+    for tokens, target, lengths in text._batches(scorer):
+        assert lengths.max() == tokens.size(1)
+        assert tokens.size(1) <= model.config.max_position_embeddings
+        masked = target.ne(0)  # [PAD]
+        with torch.no_grad():
+            logits = model(tokens, attention_mask=tokens.ne(0).long()).logits[masked]
+        losses.append(functional.cross_entropy(logits, target[masked], reduction="none"))
+        right.append(logits.argmax(-1).eq(target[masked]))
+    loss, correct = torch.cat(losses), torch.cat(right)
+    assert found.settings["masked"] == len(loss) > 30
+    assert found.metrics["bits"] == pytest.approx(float(loss.mean()) / math.log(2), rel=1e-5)
+    assert found.metrics["accuracy"] == pytest.approx(float(correct.double().mean()), abs=1e-5)
+    assert 0 < found.metrics["ece"] < 1
+    assert sum(found.denominators["bits"]) == len(loss)
+    assert found.settings["updates"] == 0
+    with pytest.raises(SystemExit, match="no such file; expected the text"):
+        main([*command[:3], "held-out=valid"])
+
+
+def test_masks_depend_on_the_seed_alone_and_updates_are_those_of_the_trainer(measured, tmp_path):
+    checkpoints = [shutil.copytree(measured / "bert", tmp_path / f"checkpoint-{updates}") for updates in (10, 20)]
+    for updates, checkpoint in zip((10, 20), checkpoints, strict=True):
+        (checkpoint / "trainer_state.json").write_text(json.dumps({"global_step": updates, "log_history": []}))
+    found = {}
+    for size in (1, 4):
+        models = [f"{updates}={checkpoint}" for updates, checkpoint in zip((10, 20), checkpoints, strict=True)]
+        flags = ("--task", f"held-out={measured / 'text.txt'}", "--batch-size", size, "--cpu")
+        (tmp_path / str(size)).mkdir()
+        results = tmp_path / str(size) / "results.jsonl"
+        main(list(map(str, ["evaluate", *models, *flags, "--results", results])))
+        found[size] = read_results([results])
+    assert [line.settings["updates"] for line in found[1]] == [10, 20]
+    for one, four in zip(found[1], found[4], strict=True):
+        assert one.denominators["bits"] == four.denominators["bits"]
+        assert one.metrics["bits"] == pytest.approx(four.metrics["bits"], rel=1e-5)
+    main(["report", str(tmp_path / "1"), "--output", str(tmp_path / "report.html")])
+    assert "checkpoint-20" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("kind", ["Roberta", "MPNet"])
+def test_positions_that_belong_to_no_token_are_not_counted(kind, tmp_path):
+    import transformers
+
+    sizes = {"vocab_size": 20, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    config = getattr(transformers, f"{kind}Config")(**sizes, max_position_embeddings=12, pad_token_id=1)
+    getattr(transformers, f"{kind}ForMaskedLM")(config).save_pretrained(tmp_path)
+    model = HuggingFaceScorer(tmp_path, 1, cpu=True)
+    assert model.longest == 10
+    for length, fits in ((10, True), (11, False)):
+        with contextlib.nullcontext() if fits else pytest.raises((IndexError, RuntimeError)):
+            model._model(torch.full((1, length), 5))
+
+
+@pytest.mark.slow
+def test_all_of_it_without_fairseq(measured, tmp_path):
+    answers = [{"context": "The big", "word": "car", "answers": {"car": 3, "film": 1}}]
+    (tmp_path / "cloze.json").write_text(json.dumps(answers))
+    pair = {"sentence_good": "The kids walked.", "sentence_bad": "The kid walked.", "UID": "a"}
+    (tmp_path / "pairs.jsonl").write_text(json.dumps(pair) + "\n")
+    scored = [f"{number}\t{line}\tThe car .\t{number % 5}" for number, line in enumerate(SENTENCES)]
+    (tmp_path / "dev.tsv").write_text("\n".join(["index\tsentence1\tsentence2\tscore", *scored]) + "\n")
+    (tmp_path / "vocab.txt").write_text("".join(f"{token}\n" for token in TOKENS))
+    bert, judgements, text = measured / "bert", measured / "swords.json.gz", measured / "text.txt"
+    binarize = ("data", "binarize", "--train", text, "--workers", 1)
+    build = ("synonyms", "build", "--data")
+    fit = ("synonyms", "judge", tmp_path / "bert.npz", "--checkpoint", bert)
+    files = {"cloze": "cloze.json", "blimp": "pairs.jsonl", "sts": "dev.tsv"}
+    tasks = [f"{name}={tmp_path / file}" for name, file in files.items()]
+    tasks += [f"lexsub={judgements}", f"held-out={text}"]
+    commands = [
+        (*binarize, "--tokenizer", tmp_path / "vocab.txt", "--output-dir", tmp_path / "a"),
+        (*binarize, "--tokenizer", fast_tokenizer("bpe", tmp_path / "bpe"), "--output-dir", tmp_path / "b"),
+        (*build, tmp_path / "a"),
+        (*build, bert, "--output", tmp_path / "bert.npz"),
+        ("data", "counts", "--data", tmp_path / "a"),
+        ("evaluate", bert, "--results", tmp_path / "results.jsonl", "--task", *tasks),
+        ("synonyms", "judge", "--checkpoint", bert, "--judgements", judgements, "--detector", "context"),
+        (*fit, "--judgements", judgements, "--detector", "embedding", "--fit", tmp_path / "fitted"),
+        ("explain", "The big car.", "--checkpoint", bert),
+        ("compare", tmp_path / "results.jsonl"),
+    ]
+    code = f"""
+import sys, truneg_fairseq
+sys.modules["fairseq"] = None  # importing it fails
+from truneg_fairseq.commands.main import main
+for command in {[list(map(str, command)) for command in commands]!r}:
+    print("#", *command, flush=True)
+    try:
+        main(command)
+    except SystemExit as end:
+        assert not end.code, end.code
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=command_environment(), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+
+
+_STRANGE = """
+from pathlib import Path
+Path({ran!r}).touch()
+from transformers import BertConfig, BertForMaskedLM, BertTokenizerFast
+class Config(BertConfig):
+    model_type = "strange"
+class Model(BertForMaskedLM):
+    config_class = Config
+class Tokenizer(BertTokenizerFast):
+    pass
+"""
+
+
+@pytest.mark.parametrize("model_type", ["strange", "bert"])
+def test_a_folders_own_code_never_runs_even_if_stdin_says_yes(measured, model_type, tmp_path, monkeypatch):
+    bert, ran = shutil.copytree(measured / "bert", tmp_path / "bert"), tmp_path / "ran"
+    (bert / "strange.py").write_text(_STRANGE.format(ran=str(ran)))
+    ours = {"AutoConfig": "strange.Config", "AutoModelForMaskedLM": "strange.Model"}
+    config = json.loads((bert / "config.json").read_text())
+    (bert / "config.json").write_text(json.dumps(config | {"model_type": model_type, "auto_map": ours}))
+    if model_type == "strange":
+        named = {"AutoTokenizer": ["strange.Tokenizer", "strange.Tokenizer"]}
+        (bert / "tokenizer_config.json").write_text(json.dumps({"auto_map": named, "tokenizer_class": "Tokenizer"}))
+    (tmp_path / "cloze.json").write_text(json.dumps([{"context": "The", "word": "car", "answers": {"car": 3}}]))
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    for command in (
+        ("evaluate", bert, "--task", f"held-out={measured / 'text.txt'}", f"cloze={tmp_path / 'cloze.json'}"),
+        ("explain", "The big car.", "--checkpoint", bert),
+    ):
+        monkeypatch.setattr("sys.stdin", io.StringIO("y\n" * 20))
+        with contextlib.nullcontext() if model_type == "bert" else pytest.raises(SystemExit, match="cannot be read"):
+            main([str(word) for word in command])
+        assert not ran.exists()
+
+
+def test_an_encoder_without_a_head_has_states_alone(tmp_path):
+    from transformers import AutoModel
+
+    folder = save(random_model("BertModel", tokens=TOKENS), tmp_path / "encoder", TOKENS)
+    model, tokens = HuggingFaceScorer(measured, 0, cpu=True), torch.arange(5, 12)
+    with torch.no_grad():
+        states = AutoModel.from_pretrained(folder).eval()(tokens[None]).last_hidden_state
+    assert torch.allclose(model.mean_states([tokens.numpy()]), states.mean(1), atol=1e-6)
+    with pytest.raises(TrueNegError, match=r"has no cls\.predictions\.bias; expected an LM with its prediction head"):
+        next(model.log_probabilities([Query(tokens.numpy(), 2)]))
+
 
 PAIR = json.dumps({"sentence_good": "The kids walked.", "sentence_bad": "The kid walked.", "UID": "a"}) + "\n"
 
@@ -101,25 +340,21 @@ def test_names_and_seeds_are_those_of_the_paths(tmp_path):
         named_models(["a/m.pt", "a/m.pt"])
 
 
-def test_one_model_at_a_time_is_in_memory(tmp_path):
+def test_one_model_at_a_time_is_in_memory(tmp_path, monkeypatch):
     (tmp_path / "p.jsonl").write_text(PAIR)
     models = [NamedModel(str(seed), hugging_face_bert(tmp_path / str(seed), seed)) for seed in range(3)]
     seen: list[weakref.ref] = []
-    score = yardstick.Yardstick.score
 
-    class Watched(yardstick._class_of(yardstick.Task("blimp", ()))):
+    class Watched(Blimp):
         def score(self, scorer):
             gc.collect()
             assert not any(each() for each in seen)
             seen.append(weakref.ref(scorer))
             return super().score(scorer)
 
-    assert score
-    tasks = yardstick.parse_tasks([f"blimp={tmp_path / 'p.jsonl'}"])
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(yardstick, "_class_of", lambda task: Watched)
-        assert len(list(yardstick.evaluate(models, tasks, OpeningOptions(cpu=True)))) == 3
-    assert len(seen) == 3
+    monkeypatch.setattr(minimal_pairs, "Blimp", Watched)
+    tasks = parse_tasks([f"blimp={tmp_path / 'p.jsonl'}"])
+    assert len(list(evaluate(models, tasks, OpeningOptions(cpu=True)))) == len(seen) == 3
 
 
 def test_a_checkpoint_is_read_once_and_mapped(folder, checkpoints, monkeypatch, tmp_path, capsys):
@@ -133,15 +368,12 @@ def test_a_checkpoint_is_read_once_and_mapped(folder, checkpoints, monkeypatch, 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--task", "blimpp=x"], "--task blimpp=x: expected NAME=FILE, with a name of held-out, lexsub"),
-        (["--task", "blimp"], "--task blimp: expected NAME=FILE"),
-    ],
+    ("task", "message"),
+    [("blimpp=x", "expected NAME=FILE, with a name of held-out, lexsub"), ("blimp", "expected NAME=FILE")],
 )
-def test_mistakes_are_one_line(arguments, message, tmp_path):
-    with pytest.raises(SystemExit, match=message):
-        main(["evaluate", str(Path(tmp_path)), *arguments])
+def test_mistakes_are_one_line(task, message, tmp_path):
+    with pytest.raises(SystemExit, match=f"--task {task}: {message}"):
+        main(["evaluate", str(tmp_path), "--task", task])
 
 
 def test_counts_are_looked_up_alike_in_transformers_and_in_an_evaluation(tmp_path, capsys):
