@@ -158,10 +158,8 @@ def _swords(path: Path, content: bytes) -> Iterator[Target]:
         if not votes:
             continue
         word, of_target = substitute.substitute.strip().lower(), candidates[substitute.target_id]
-        other, sources = (
-            of_target.get(word, Candidate(word, 0, 0, False)),
-            substitute.extra and substitute.extra.sources,
-        )
+        other = of_target.get(word, Candidate(word, 0, 0, False))
+        sources = substitute.extra.sources if substitute.extra else None
         people = other.people or sources is None or _SWORDS_PEOPLE in sources
         of_target[word] = Candidate(word, other.votes + sum(votes), other.asked + len(votes), people)
     for name, target in parsed.targets.items():

@@ -278,8 +278,10 @@ def verdict(found: Sequence[Measured]) -> str:
             continue
         if (cell.ratio.value > mine) == higher:
             beaten.setdefault(f"{cell.shown.title} ({cell.task})", []).append(cell.owner)
-    said = _some([f"{name} by {' and '.join(owners)}" for name, owners in beaten.items()])
-    return f"{first}: " + (f"better without training in {said}." if beaten else "no control is better.")
+    if not beaten:
+        return f"{first}: no control is better."
+    named = [f"{name} by {' and '.join(owners)}" for name, owners in beaten.items()]
+    return f"{first}: better without training in {_some(named)}."
 
 
 def _some(names: Sequence[str]) -> str:
