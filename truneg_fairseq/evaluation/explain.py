@@ -17,9 +17,9 @@ from ..objectives.options import TABLE, check_detector
 from ..objectives.passes import MaskedPredictions
 from ..synonyms.build import provide_table
 from ..workers import Progress
-from .examples import word_of
 from .held_out import acceptance, exclusions, judge_of
 from .models import OpenedModel, OpeningOptions, prepare
+from .tokens import word_of
 
 RIGHT, FALSE_NEGATIVE, TRUE_NEGATIVE = "right", "false negative", "true negative"
 _COLORS = {RIGHT: "\x1b[32m", FALSE_NEGATIVE: "\x1b[1;33m", TRUE_NEGATIVE: "\x1b[35m"}

@@ -31,10 +31,9 @@ from ..results.result import BITS, HELD_OUT, Metric
 from ..synonyms import SynonymTable
 from ..synonyms.build import provide_exclusions
 from ..workers import Progress
-from .examples import in_sentence, word_of
 from .models import OpenedModel
 from .scorer import Scorer
-from .tokens import Tokens
+from .tokens import Tokens, word_of
 from .yardstick import Measured, Scores, Task, Yardstick
 
 BINS = 15
@@ -252,7 +251,7 @@ class FalseNegatives:
             row, place = divmod(int(judged.positions[rows[index]]), width)
             sentence = judged.original[row, : int(lengths[row])].tolist()
             one, other = (float(probabilities[index, token]) for token in pairs[index])
-            before, after = in_sentence(sentence, place, self.tokens)
+            before, after = self.tokens.in_sentence(sentence, place)
             word, predicted = (word_of(token, self.tokens.vocabulary) for token in pairs[index])
             self.examples[pairs[index]] = Example(before, word, predicted, after, one, other, chance)
 

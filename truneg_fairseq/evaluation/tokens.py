@@ -1,4 +1,4 @@
-"""Text in a model's tokens, whoever made the model."""
+"""Text in a model's tokens, whoever made the model, and tokens as text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,24 @@ from ..data.indexed import token_counts
 from ..data.tokenizer import vocabulary_of
 from ..finetuning.data import PretrainedVocabulary
 from ..synonyms.build import cache_path
-from ..vocabulary import BOS, EOS, FIRST_SYMBOLS, MASK_SYMBOL, SPECIAL_SYMBOLS, Vocabulary, read_symbols
+from ..vocabulary import (
+    BOS,
+    EOS,
+    FIRST_SYMBOLS,
+    GPT2_SPACE,
+    MASK_SYMBOL,
+    SENTENCEPIECE_SPACE,
+    SPECIAL_SYMBOLS,
+    SUBWORD_NMT,
+    SUBWORD_NMT_CONTINUATION,
+    WORDPIECE_CONTINUATION,
+    Vocabulary,
+    gpt2_text,
+    read_symbols,
+)
+
+_BROKEN = "\ufffd"  # of a piece that ends inside a character
+_AROUND = 16  # tokens on each side of an example
 
 
 class Query(NamedTuple):
@@ -93,6 +110,14 @@ class Tokens(ABC):
             return Query(np.array([self.begin, *before], dtype=np.int64), len(before))
         return Query(self.framed([*before, *[self.mask] * masks, self._full_stop]), len(before) + 1)
 
+    def in_sentence(self, tokens: Sequence[int], place: int) -> tuple[str, str]:
+        """The text before and after a place, some tokens of it."""
+        kind = self.vocabulary.tokenization
+        symbols = ["<pad>" if token in self.special else self.vocabulary.tokens[token] for token in tokens]
+        start, stop = max(0, place - _AROUND), place + _AROUND + 1
+        before, after = join_tokens(symbols[start:place], kind), join_tokens(symbols[place + 1 : stop], kind)
+        return f"... {before}".rstrip() if start else before, f"{after} ...".lstrip() if stop < len(symbols) else after
+
 
 class DataTokens(Tokens):
     """The dictionary of binarized data, with the tokenizer beside it."""
@@ -126,3 +151,27 @@ class DataTokens(Tokens):
     @override
     def encode_with_offsets(self, text: str) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         return self._encoder.encode_with_offsets(text)
+
+
+def word_of(token: int, vocabulary: Vocabulary) -> str:
+    """What to call a token: its word, or its symbol where it is a piece."""
+    symbol = vocabulary.tokens[token]
+    if vocabulary.tokenization == "gpt2" and not vocabulary.words[token]:
+        marker = GPT2_SPACE if symbol.startswith(GPT2_SPACE) else ""
+        piece = gpt2_text([symbol.removeprefix(marker)])
+        return symbol if _BROKEN in piece else marker + piece
+    return vocabulary.words[token] or symbol
+
+
+def join_tokens(symbols: Sequence[str], tokenization: str) -> str:
+    """Readable text of a run of tokens; special symbols are left out."""
+    ordinary = [symbol for symbol in symbols if symbol not in SPECIAL_SYMBOLS]
+    if tokenization == "wordpiece":
+        return " ".join(ordinary).replace(" " + WORDPIECE_CONTINUATION, "")
+    if tokenization == SUBWORD_NMT:
+        return " ".join(ordinary).replace(SUBWORD_NMT_CONTINUATION + " ", "")
+    if tokenization == "sentencepiece":
+        return "".join(ordinary).replace(SENTENCEPIECE_SPACE, " ").strip()
+    if tokenization == "gpt2":
+        return gpt2_text(ordinary).strip()
+    return " ".join(ordinary)
