@@ -252,7 +252,7 @@ def test_an_encoder_without_a_head_has_states_alone(tmp_path):
     from transformers import AutoModel
 
     folder = save(random_model("BertModel", tokens=TOKENS), tmp_path / "encoder", TOKENS)
-    model, tokens = HuggingFaceScorer(measured, 0, cpu=True), torch.arange(5, 12)
+    model, tokens = HuggingFaceScorer(folder, 0, cpu=True), torch.arange(5, 12)
     with torch.no_grad():
         states = AutoModel.from_pretrained(folder).eval()(tokens[None]).last_hidden_state
     assert torch.allclose(model.mean_states([tokens.numpy()]), states.mean(1), atol=1e-6)

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, field
 from numpy.typing import NDArray
 from typing_extensions import override
 
@@ -34,19 +33,12 @@ _SENTENCES = 512  # at once
 _MOST_SHOWN = 30  # paradigms
 
 
-class _Line(Struct):
-    sentence_good: str
-    sentence_bad: str
-    UID: str
+class MinimalPair(Struct, frozen=True):
+    """Two sentences, of which one is right, as BLiMP names them."""
 
-
-@dataclass(frozen=True)
-class MinimalPair:
-    """Two sentences, of which one is right."""
-
-    paradigm: str
-    good: str
-    bad: str
+    good: str = field(name="sentence_good")
+    bad: str = field(name="sentence_bad")
+    paradigm: str = field(name="UID")
 
 
 class Blimp(Yardstick):
@@ -84,8 +76,7 @@ class Blimp(Yardstick):
         """The pairs of a file."""
         for number, line in enumerate(content.splitlines(), start=1):
             if line.strip():
-                found = parse_json(line, f"{file}: line {number}", _Line, expected=self.expected)
-                yield MinimalPair(found.UID, found.sentence_good, found.sentence_bad)
+                yield parse_json(line, f"{file}: line {number}", MinimalPair, expected=self.expected)
 
     @override
     def is_shown(self, task: str) -> bool:
@@ -120,7 +111,7 @@ class Zorro(Blimp):
             raise TrueNegError(f"{file}: has {len(lines)} lines; expected {self.expected}")
         name = file.name.split(".")[0]
         for bad, good in zip(lines[::2], lines[1::2], strict=True):
-            yield MinimalPair(name, good, bad)
+            yield MinimalPair(good, bad, name)
 
 
 def pseudo_log_likelihoods(scorer: Scorer, tokens: Tokens, texts: Sequence[str]) -> NDArray[np.float64]:

@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 from ..errors import TrueNegError
+from ..results.comparison import Quantity
 from ..results.intervals import Interval, Ratio, ratios_as_fields
 from ..results.names import NamedModel
 from ..results.result import Metric, Result
@@ -206,7 +207,7 @@ class _Cell(NamedTuple):
     ratio: Ratio
     baseline: Ratio | None  # the first model's, of the same items; None for itself
     is_control: bool
-    shown: Metric
+    shown: Quantity
 
 
 def _cells(found: Sequence[Measured]) -> Iterator[_Cell]:
@@ -225,7 +226,7 @@ def _cells(found: Sequence[Measured]) -> Iterator[_Cell]:
                     other = base.ratios.get(metric) if number else None
                     if other is not None and len(other.numerators) != len(ratio.numerators):
                         other = None
-                    yield _Cell(task, metric, owner, ratio, other, is_control, shown)
+                    yield _Cell(task, metric, owner, ratio, other, is_control, Quantity(shown.title, (), shown))
 
 
 def _title(each: Measured, found: Sequence[Measured]) -> str:
@@ -238,12 +239,12 @@ def table(found: Sequence[Measured]) -> Table:
     rows, last = [], ""
     compares = len({each.model for each in found}) > 1
     for cell in _cells(found):
-        title = f"{cell.task}: {cell.shown.title} {_arrow(cell.shown)}".rstrip()
+        title = f"{cell.task}: {cell.shown.heading}".rstrip()
         difference = cell.ratio.interval(cell.baseline) if cell.baseline is not None and not cell.is_control else None
         of_value = None if cell.is_control else cell.ratio.interval()
-        cells = [_number(cell.ratio.value, cell.shown), _ends(of_value, cell.shown)]
+        cells = [cell.shown.format(cell.ratio.value), _ends(of_value, cell.shown)]
         if compares:
-            mean = "" if difference is None else _number(difference.mean, cell.shown, "+")
+            mean = "" if difference is None else cell.shown.format(difference.mean, "+")
             cells += [mean, _ends(difference, cell.shown, "+"), "~" if difference and difference.contains_zero else ""]
         rows.append((title if title != last else "", cell.owner, *cells))
         last = title
@@ -259,10 +260,10 @@ def verdict(found: Sequence[Measured]) -> str:
     for other in dict.fromkeys(cell.owner for cell in cells if not cell.is_control and cell.owner != first):
         names: dict[str, list[str]] = {"better": [], "worse": [], "": []}
         for cell in cells:
-            if cell.owner == other and cell.baseline is not None and cell.shown.higher_is_better is not None:
+            if cell.owner == other and cell.baseline is not None and cell.shown.metric.higher_is_better is not None:
                 interval, word = cell.ratio.interval(cell.baseline), ""
                 if interval is not None and not interval.contains_zero:
-                    word = "better" if (interval.mean > 0) == cell.shown.higher_is_better else "worse"
+                    word = "better" if (interval.mean > 0) == cell.shown.metric.higher_is_better else "worse"
                 names[word].append(f"{cell.shown.title} ({cell.task})")
         open_ = len(names.pop(""))
         said = [f"{word} in {_some(each)}" for word, each in names.items() if each]
@@ -273,7 +274,7 @@ def verdict(found: Sequence[Measured]) -> str:
     values = {(cell.task, cell.metric): cell.ratio.value for cell in cells if cell.owner == first}
     beaten = dict[str, list[str]]()
     for cell in cells:
-        higher, mine = cell.shown.higher_is_better, values.get((cell.task, cell.metric))
+        higher, mine = cell.shown.metric.higher_is_better, values.get((cell.task, cell.metric))
         if not cell.is_control or cell.owner in _BOUNDS or mine in (None, cell.ratio.value) or higher is None:
             continue
         if (cell.ratio.value > mine) == higher:
@@ -290,13 +291,5 @@ def _some(names: Sequence[str]) -> str:
     return f"{len(names)} metric{'s' * (len(names) > 1)}: {', '.join(names[:_MOST_NAMED])}{more}"
 
 
-def _arrow(metric: Metric) -> str:
-    return {True: "↑", False: "↓", None: ""}[metric.higher_is_better]
-
-
-def _number(value: float, metric: Metric, sign: str = "") -> str:
-    return f"{100 * value:{sign}.2f}" if metric.unit == "%" else f"{value:{sign}.3f}"
-
-
-def _ends(interval: Interval | None, metric: Metric, sign: str = "") -> str:
-    return "" if interval is None else "[{}, {}]".format(*(_number(end, metric, sign) for end in interval[1:]))
+def _ends(interval: Interval | None, shown: Quantity, sign: str = "") -> str:
+    return "" if interval is None else "[{}, {}]".format(*(shown.format(end, sign) for end in interval[1:]))
