@@ -226,8 +226,8 @@ def _on_items(name: str, asked: Mapping[str, Any], run: Pretraining, folder: Pat
         for file in value if isinstance(value, list) else [value]:
             if isinstance(file, Path) and option not in _TABLES:
                 files.append(file.resolve())
-            folder = isinstance(file, Path) and file.is_dir()
-            for each in sorted([*file.glob("*.jsonl"), *file.glob("*.txt*")]) if folder else [file]:
+            is_folder = isinstance(file, Path) and file.is_dir()
+            for each in sorted([*file.glob("*.jsonl"), *file.glob("*.txt*")]) if is_folder else [file]:
                 known = each.name if isinstance(value, list) else option
                 settings |= {known: fingerprint(each)} if isinstance(each, Path) else kept_options({option: each})
     table = next((asked[option] for option in _TABLES if asked.get(option)), None)
