@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct, structs
 
 from ..errors import TrueNegError
+from ..evaluation.yardstick import YARDSTICKS, Task
 from ..files import convert, read_bytes
 from ..launch.slurm import LaunchOptions
 from ..options import option
@@ -21,15 +22,16 @@ Value = bool | int | float | str | list[int | float | str] | None
 _Option = Annotated[str, Meta(pattern=r"^\w[\w-]*$", max_length=80)]
 Options = dict[_Option, Value]
 """By the flags' names, without the dashes in front."""
+DEFAULTS: Options = {"save-interval-updates": 100, "log-interval": 10, "disable-validation": True}
+"""fairseq-train's options where the file says nothing. Validation is what the evaluations are for."""
 
 _Count = Annotated[int, Meta(ge=1)]
-_Share = Annotated[float, Meta(gt=0, le=1)]
 _Name = Annotated[str, Meta(pattern=r"^\w[\w.+-]*$", max_length=80)]
 _EXPECTED = "an experiment (see docs/start/experiments.md)"
 _OWN = frozenset(
     "seed max-update save-dir cpu synonym-table finetune-from-model restore-file arch fp16 bf16 memory-efficient-fp16 "
     "memory-efficient-bf16 amp max-epoch stop-time-hours stop-min-lr patience disable-validation valid-subset "
-    "log-format no-epoch-checkpoints keep-interval-updates no-save distributed-world-size log-file "
+    "log-format no-epoch-checkpoints keep-interval-updates keep-interval-updates-pattern no-save distributed-world-size log-file "
     "tensorboard-logdir no-save-optimizer-state no-last-checkpoints checkpoint-suffix reset-optimizer "
     "reset-lr-scheduler reset-meters reset-dataloader optimizer-overrides continue-once".split()
 )
@@ -41,36 +43,26 @@ _OWN_OF_FINETUNING = frozenset("models prepared output tasks seeds cpu launcher 
 
 _FILE_OPTIONS = ("corpus-counts", "hc-acceptance-model", "teacher")
 
-_WITH_TOTAL, _ENDLESS = ("polynomial_decay", "electra_linear"), ("fixed", "inverse_sqrt")
-"""Schedules of the learning rate that do not depend on --max-update; the first ones if total-num-update is given."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class ExperimentOptions(LaunchOptions):
     file: Path | None = option(
         None, "the experiment; see docs/start/experiments.md", metavar="FILE.yaml", positional=True
     )
-    preset: str | None = option(
+    init: Path | None = option(
         None,
-        "in place of FILE.yaml. does-it-help: plain masked LM, label smoothing and soft targets, three seeds, on "
-        "--data from --model",
-        choices=("does-it-help",),
+        "only write FILE.yaml for --data and --model (plain masked LM, label smoothing and soft targets, three seeds) "
+        "with what it needs",
+        metavar="FILE.yaml",
     )
-    data: Path | None = option(
-        None,
-        "binarized data with validation text, for --preset; with FILE.yaml in place of its data",
-        metavar="DATA-BIN",
-    )
+    data: Path | None = option(None, "for --init: binarized data with validation text", metavar="DATA-BIN")
     model: str | None = option(
-        None,
-        "for --preset a fairseq checkpoint, a folder of Hugging Face's, or hub:NAME; with FILE.yaml a fairseq "
-        "checkpoint in place of its own",
-        metavar="MODEL",
+        None, "for --init: a fairseq checkpoint, a folder of Hugging Face's, or hub:NAME", metavar="MODEL"
     )
     set: list[str] = option(
         default_factory=list, help="in place of the file's values, such as paths.data=DATA-BIN", metavar="NAME=VALUE"
     )
-    output: Path = option(help="folder of the runs and results", metavar="DIR")
+    output: Path | None = option(None, "folder of the runs and results", metavar="DIR")
     jobs: int = option(1, "trainings at a time; they share the GPUs in turn", ge=1)
     only: list[str] = option(default_factory=list, help="this time only these arms", metavar="ARM")
     cpu: bool = option(False, "use the CPU only")
@@ -92,17 +84,6 @@ class Arm(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     seeds: _Count | None = None  # the last seed that it is trained with; None for the experiment's
 
 
-class HeldOut(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``truneg evaluate --task held-out=...``: loss, calibration, Table 2; the same masks for all arms."""
-
-    split: str = "valid"  # of the data
-    mask_seed: int = 1  # of the masked positions
-    batch_size: _Count = 32  # sequences
-    synonym_table: Path | None = None  # of the rates; None for the one beside the data
-    # shares of the updates, in (0, 1], after which a training's model is kept and measured too (Table 2)
-    at: list[_Share] = []
-
-
 class Validation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a training logs when fairseq-train validates at its end.
 
@@ -111,40 +92,6 @@ class Validation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """
 
     split: str = "valid"  # of the data
-
-
-class Lexsub(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``--task lexsub=...``."""
-
-    judgements: Path  # the file
-    gold: Path | None = None  # of SemEval-2007
-    held_out_table: Path | None = None  # what it lists is reported apart
-
-
-class Cloze(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``--task cloze=...``."""
-
-    answers: Path  # the file
-    table: Path | None = None  # a synonym table
-
-
-class Pairs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``--task blimp=...`` or ``--task zorro=...``."""
-
-    pairs: list[Path]  # files, or folders of them
-    most: _Count | None = None  # of each paradigm; None for all
-
-
-class Similarity(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``--task sts=...``."""
-
-    judgements: Path  # the file
-
-
-class Reading(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``--task reading=...``."""
-
-    times: Path  # the file
 
 
 class Glue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -176,17 +123,12 @@ class Squad(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Evaluations(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is measured of every trained model; None is not."""
+    """What is measured of every trained model."""
 
-    held_out: HeldOut | None = None
+    tasks: dict[str, Task] = {}  # by the names of ``truneg evaluate --task``
+    every: _Count | None = None  # held-out text also after each so many updates (Table 2); None for the end alone
     electra: Validation | None = None
     generation: Validation | None = None
-    lexsub: Lexsub | None = None
-    cloze: Cloze | None = None
-    pairs: Pairs | None = None
-    zorro: Pairs | None = None
-    similarity: Similarity | None = None
-    reading: Reading | None = None
     glue: Glue | None = None
     squad: Squad | None = None
 
@@ -213,11 +155,10 @@ class Experiment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return range(self.first_seed, (self.arms[arm].seeds or self.seeds) + 1)
 
     @property
-    def milestones(self) -> list[int]:
-        """The numbers of updates after which models are kept, the last one with all updates."""
-        held_out = self.evaluations.held_out
-        shares = held_out.at if held_out else []
-        return sorted({max(1, round(share * self.updates)) for share in shares} | {self.updates})
+    def milestones(self) -> range:
+        """The numbers of updates, before the last one, after which held-out text is measured."""
+        every = self.evaluations.every or self.updates
+        return range(every, self.updates, every)
 
     def options_of(self, arm: str) -> Options:
         """fairseq-train's options of an arm, by their flags' names with dashes; files with their whole paths."""
@@ -270,13 +211,30 @@ def read_experiment(path: Path, overrides: Sequence[str] = (), only: Sequence[st
         raise TrueNegError(f"{path}: {told}; expected {_EXPECTED}, with --set NAME=VALUE for other values") from None
     if not found:
         raise TrueNegError(f"{path}: is empty; expected {_EXPECTED}")
-    experiment = convert(found, str(path), Experiment, expected=_EXPECTED)
+    evaluations = found.pop("evaluations", None)
+    asked = dict(evaluations) if isinstance(evaluations, dict) else {}
+    tasks = {name: value for name in YARDSTICKS if (value := asked.pop(name, None)) is not None}
+    every = tasks["held-out"].pop("every", None) if isinstance(tasks.get("held-out"), dict) else None
+    experiment = convert({**found, "evaluations": asked | {"every": every}}, str(path), Experiment, expected=_EXPECTED)
+    named = {name: _task(path, name, value) for name, value in tasks.items()}
+    experiment = structs.replace(experiment, evaluations=structs.replace(experiment.evaluations, tasks=named))
     _check(path, experiment)
     for arm in only:
         if arm not in experiment.arms:
             raise TrueNegError(f"--only {arm}: expected some of {', '.join(experiment.arms)}")
     _check_files(path, structs.replace(experiment, arms={arm: experiment.arms[arm] for arm in only or experiment.arms}))
     return experiment
+
+
+def _task(path: Path, name: str, asked: Any) -> Task:
+    """A yardstick: FILE, a list of files, or ``files`` with options of ``truneg evaluate``."""
+    options = with_dashes(asked) if isinstance(asked, dict) else {"files": asked}
+    files = options.pop("files", "valid" if name == "held-out" else [])
+    options = {option.replace("-", "_"): value for option, value in options.items()}
+    content = {"name": name, "files": [files] if isinstance(files, str) else files, **options}
+    task = convert(content, f"{path}: evaluations.{name}", Task, expected="FILE, or files and options of truneg evaluate")
+    # The masked positions are the same for all arms and seeds.
+    return replace(task, mask_seed=1) if name == "held-out" and task.mask_seed is None else task
 
 
 def _check(path: Path, experiment: Experiment) -> None:
@@ -292,23 +250,20 @@ def _check(path: Path, experiment: Experiment) -> None:
                 raise TrueNegError(
                     f"{path}: evaluations.{part}.arms: has {arm!r}; expected some of {', '.join(experiment.arms)}"
                 )
-    if evaluations.held_out and evaluations.generation:
-        raise TrueNegError(f"{path}: evaluations: has held_out, of masked LMs, and generation; expected one of them")
+    if "held-out" in evaluations.tasks and evaluations.generation:
+        raise TrueNegError(f"{path}: evaluations: has held-out, of masked LMs, and generation; expected one of them")
     for arm in experiment.arms:
         options = experiment.options_of(arm)
         if evaluations.electra and options.get("criterion") != "electra":
             raise TrueNegError(
                 f"{path}: evaluations.electra: arm {arm} has the criterion {options.get('criterion')}; expected "
-                "electra (held_out measures a masked LM)"
+                "electra (held-out measures a masked LM)"
             )
-        # A training in parts has another --max-update in each, which must not change the learning rate.
-        scheduler = options.get("lr-scheduler", "fixed")
-        keeps_its_rates = scheduler in _ENDLESS or (scheduler in _WITH_TOTAL and "total-num-update" in options)
-        if len(experiment.milestones) > 1 and not keeps_its_rates:
+        saved = options.get("save-interval-updates", DEFAULTS["save-interval-updates"])
+        if evaluations.every and evaluations.every % min(int(str(saved)), evaluations.every):
             raise TrueNegError(
-                f"{path}: evaluations.held_out.at: arm {arm} is trained in parts, and its lr-scheduler {scheduler} "
-                f"would end with each; expected {' or '.join(_WITH_TOTAL)} with total-num-update: ${{updates}}, or "
-                f"{' or '.join(_ENDLESS)}"
+                f"{path}: evaluations.held-out.every: is {evaluations.every}; expected a multiple of the "
+                f"save-interval-updates of arm {arm}, {saved}"
             )
 
 
@@ -345,10 +300,18 @@ def _check_files(path: Path, experiment: Experiment) -> None:
     named = dict(_paths(experiment))
     for arm in experiment.arms:
         named |= {f"arm {arm}, {option}": file for option, file in experiment.files_of(arm).items()}
-    for part in ("held_out", "electra", "generation"):
-        if evaluation := getattr(experiment.evaluations, part):
-            of_languages = sorted(experiment.data.glob(f"{evaluation.split}.*-*.idx"))  # of a translation
-            named[f"evaluations.{part}.split"] = [*of_languages, experiment.data / f"{evaluation.split}.idx"][0]
+    splits = {name: part.split for name in ("electra", "generation") if (part := getattr(experiment.evaluations, name))}
+    for name, task in experiment.evaluations.tasks.items():
+        if task.synonym_table is not None:
+            named[f"evaluations.{name}.synonym-table"] = task.synonym_table
+        for file in task.files:
+            if name == "held-out" and not Path(file).exists():
+                splits[name] = file
+            else:
+                named[f"evaluations.{name} {file}"] = Path(file)
+    for name, split in splits.items():
+        of_languages = sorted(experiment.data.glob(f"{split}.*-*.idx"))  # of a translation
+        named[f"evaluations.{name} {split}"] = [*of_languages, experiment.data / f"{split}.idx"][0]
     if glue := experiment.evaluations.glue:
         named |= {f"evaluations.glue.data, {task}": glue.data / task for task in glue.tasks}
     for name, file in named.items():

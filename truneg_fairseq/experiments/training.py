@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,14 +11,11 @@ from typing import Any, NamedTuple
 from ..convert.architecture import pretraining_flags
 from ..corpus_counts import counts_beside
 from ..errors import TrueNegError
-from ..launch.process import FINISHED_NAME
 from ..launch.training import MODEL_NAME, TrainingRun
 from ..models.checkpoints import read_checkpoint
+from ..trainer.checkpoints import LAST
 from ..trainer.folder import sampled_fingerprint
-from .settings import Experiment, Options, flags_of, text_of
-
-DEFAULTS: Options = {"save-interval-updates": 100, "log-interval": 10, "disable-validation": True}
-"""fairseq-train's options where the file says nothing. Validation is what the evaluations are for."""
+from .settings import DEFAULTS, Experiment, Options, flags_of, text_of
 
 _WITHOUT_EFFECT = DEFAULTS.keys() | {"validate-interval-updates", "cuda-graphs", "num-workers"}
 """Options that change nothing of the result: a run may be continued with others."""
@@ -32,7 +29,6 @@ class Pretraining(TrainingRun):
 
     experiment: Experiment  # the file
     arm: str  # its name
-    until: int | None = None  # the number of updates of its first part, if only that is meant; None for the whole
 
     @property
     def name(self) -> str:
@@ -42,31 +38,28 @@ class Pretraining(TrainingRun):
     @property
     def model_path(self) -> Path:
         """The file of the trained model, without the optimizer's state."""
-        return self.folder / (MODEL_NAME if self.until is None else f"model-{self.until}.pt")
+        return self.folder / MODEL_NAME
 
     @property
-    def parts(self) -> list[Pretraining]:
-        """From its start to each of the experiment's milestones; the last one is the whole."""
-        *early, _ = self.experiment.milestones
-        return [*(replace(self, until=updates) for updates in early), self]
+    def earlier_models(self) -> list[Path]:
+        """The files of the models after each of the experiment's milestones."""
+        return [self.folder / f"model-{updates}.pt" for updates in self.experiment.milestones]
 
     def finish(self, progress: Callable[[int], None], device: str | None) -> None:
-        """Trains where that is not done, and keeps the model alone; see :meth:`train`."""
-        *early, whole = self.parts
-        for part in early:
-            reached = self.folder / f"finished-{part.until}.json"
-            if not reached.exists():
-                part.train(progress, device)
-                part.keep_model(part.model_path)
-                (self.folder / FINISHED_NAME).replace(reached)
-        whole.train(progress, device)
-        self.keep_model(self.model_path)
+        """Trains where that is not done, and keeps the models alone; see :meth:`train`."""
+        self.train(progress, device)
+        for updates, path in zip(self.experiment.milestones, self.earlier_models, strict=True):
+            if not path.exists():
+                self.keep_model(path, next(self.folder.glob(f"checkpoint_*_{updates}.pt")))
+        self.keep_model(self.model_path, self.folder / LAST)
         self.tidy()
 
     @property
     def options(self) -> Options:
         """The flags of fairseq-train, without those of the place and the hardware."""
         options = DEFAULTS | self.experiment.options_of(self.arm)
+        if every := self.experiment.evaluations.every:
+            options["save-interval-updates"] = min(every, int(str(options["save-interval-updates"])))
         validated = self.experiment.evaluations.electra or self.experiment.evaluations.generation
         if validated or options.get("validate-interval-updates"):
             options.pop("disable-validation")
@@ -86,7 +79,7 @@ class Pretraining(TrainingRun):
             **{"updates": experiment.updates, "precision": experiment.precision, "arch": experiment.model.arch},
             **kept_options({name: value for name, value in self.options.items() if name not in _WITHOUT_EFFECT}),
             **{name: fingerprint(path) for name, path in files.items() if path is not None},
-            **({"at": " ".join(map(str, experiment.milestones))} if len(experiment.milestones) > 1 else {}),
+            **({"every": experiment.evaluations.every} if experiment.milestones else {}),
         }
 
     @property
@@ -95,7 +88,9 @@ class Pretraining(TrainingRun):
         experiment, table = self.experiment, self.experiment.arms[self.arm].synonym_table
         arch, start = experiment.model.arch, experiment.model.checkpoint
         flags: list[object] = [experiment.data.resolve(), *flags_of(self.options)]
-        flags += ["--max-update", self.until or experiment.updates]
+        flags += ["--max-update", experiment.updates]
+        if experiment.milestones:
+            flags += ["--keep-interval-updates-pattern", experiment.evaluations.every]
         flags += [f"--arch={arch}"] if start is None or arch is not None else _starting_point(start).flags
         flags += [] if start is None else ["--finetune-from-model", start.resolve()]
         return flags + (["--synonym-table", table.resolve()] if table is not None else [])

@@ -127,13 +127,14 @@ class TrainingRun(abc.ABC):
         for path in (*self.folder.glob("checkpoint*.pt"), *self.folder.glob("crash.pt")):  # a crash is a divergence
             path.unlink()
 
-    def keep_model(self, path: Path) -> None:
-        """Keeps the model in a file of its own, without the optimizer's state."""
+    def keep_model(self, path: Path, checkpoint: Path | None = None) -> None:
+        """Keeps the model of a checkpoint, the last one by default, in a file without the optimizer's state."""
         import torch
 
-        if not (self.folder / LAST).exists():
+        checkpoint = checkpoint or self.folder / LAST
+        if not checkpoint.exists():
             return
-        content = torch.load(self.folder / LAST, map_location="cpu", weights_only=True, mmap=True)  # the model alone
+        content = torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)  # the model alone
         content["last_optimizer_state"] = None
         with replacing_file(path) as stream:
             torch.save(content, stream)

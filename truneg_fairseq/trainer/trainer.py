@@ -253,7 +253,10 @@ class PluginTrainer(Trainer):
         return list(chain.from_iterable(all_logs)), [sum(each) for each in all_sums]
 
     def save_checkpoint(self, filename: str, extra_state: dict[str, Any]) -> str | None:
-        """fairseq renames a checkpoint before the disk has it: a kill leaves one that cannot be read."""
+        """fairseq renames a checkpoint before the disk has it: a kill leaves one that cannot be read.
+
+        Where an epoch ends fairseq saves no checkpoint of the interval, and --keep-interval-updates-pattern would miss it.
+        """
         extra_state = {**extra_state, **_dictionaries_of(self.task)}
         if self.cfg.checkpoint.write_checkpoints_asynchronously:
             return super().save_checkpoint(filename, extra_state)
@@ -263,6 +266,10 @@ class PluginTrainer(Trainer):
         state["extra_state"].update(extra_state)
         with one_line_errors():
             checkpoints.save(state, Path(filename))
+            every, updates = self.cfg.checkpoint.keep_interval_updates_pattern, self.get_num_updates()
+            kept = Path(filename).with_name(f"checkpoint_{extra_state['train_iterator']['epoch']}_{updates}.pt")
+            if every > 0 and updates % every == 0 and not any(kept.parent.glob(f"checkpoint_*_{updates}.pt")):
+                checkpoints.copy(Path(filename), kept)
         return str(Path(filename).absolute())
 
     def _leave_if_asked(self) -> None:
