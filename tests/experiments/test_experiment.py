@@ -28,7 +28,7 @@ from truneg_fairseq.corpus_counts import count_tokens
 from truneg_fairseq.data.indexed import read_tokens
 from truneg_fairseq.data.tokenizer import BERT_SPECIALS, wordpiece_tokenizer
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.experiments import steps
+from truneg_fairseq.experiments import evaluation
 from truneg_fairseq.experiments.evaluation import _mean_of
 from truneg_fairseq.experiments.run import Runner
 from truneg_fairseq.experiments.settings import ExperimentOptions, flags_of, read_experiment
@@ -68,8 +68,8 @@ arms:
   baseline: {}
   same: {options: {uniform-targets: 0}}
 evaluations:
-  held_out: {batch_size: 7}
-  lexsub: {judgements: "${paths.judgements}"}
+  held-out: {files: valid, batch-size: 7}
+  lexsub: ${paths.judgements}
 """
 
 
@@ -92,7 +92,7 @@ class Started:
         self.evaluations: list[str] = []
 
     def __call__(self, command, *, cwd, stdout, **_):
-        if "truneg_fairseq.launch.process" in command:
+        if "--save-dir" in command:
             self.lines.append(command)
         return commands.start_command(command, Path(stdout.name), Path(stdout.name), cwd=cwd)
 
@@ -107,13 +107,13 @@ def started(monkeypatch) -> Started:
     made = Started()
     replace_popen(monkeypatch, made)
     monkeypatch.setattr(process, "_POLL_SECONDS", 0.02)
-    call_logged = steps.call_logged
+    call_logged = evaluation.call_logged
 
     def counted(calls, **options):
         made.evaluations += map(str, calls)
         return call_logged(calls, **options)
 
-    monkeypatch.setattr(steps, "call_logged", counted)
+    monkeypatch.setattr(evaluation, "call_logged", counted)
     return made
 
 
@@ -215,7 +215,6 @@ def test_an_experiment_from_a_kill_to_its_tables_and_beyond(folder, tmp_path, st
         ("updates=7", r"training of baseline seed 1 has updates 6, and the file asks for 7;"),
         ("training.weight-decay=0.1", r"has --weight-decay None, and the file asks for 0.1;"),
         ("arms.same.options.uniform-targets=0.1", r"same seed 1 has --uniform-targets 0, .* for 0.1;"),
-        ("evaluations.held_out.mask_seed=2", r"held-out text, baseline seed 1 has mask_seed 1, .* for 2;"),
     ]:
         with pytest.raises(SystemExit, match=line) as refused:
             experiment(folder, output, values=(value,))
@@ -224,15 +223,17 @@ def test_an_experiment_from_a_kill_to_its_tables_and_beyond(folder, tmp_path, st
         table = output / "runs" / "third" / "seed-1" / "train" / "settings.json"
         table.write_text(json.dumps(json.loads(table.read_text()) | {"synonym_table": "0123"}))
         experiment(folder, output, values=more)
-    assert not started.lines
+    assert not started.lines + started.evaluations
+    # an evaluation with other options is done again
+    experiment(folder, output, "--only", "third", values=(*more, "evaluations.held-out.mask-seed=2"))
+    assert len(started.evaluations) == 1 and metrics(output, "held-out text")["third", 1] != held_out["baseline", 1]
 
 
 @pytest.mark.slow
 def test_glue_is_later_and_a_failing_arm_keeps_nobody(folder, tmp_path, started, capsys):
     prepared = write_glue(tmp_path / "glue", folder / "data-bin", ["RTE"])
-    glue = (f"evaluations.glue.data={prepared}", "evaluations.glue.tasks=[RTE]", "evaluations.glue.seeds=1")
-    values = (*glue, "evaluations.glue.options={epochs: 1, max-length: 16}", "evaluations.glue.arms=[same]")
-    values += ("evaluations.lexsub=null", "evaluations.held_out=null", "seeds=1")
+    glue = f"{{prepared: {prepared}, tasks: [RTE], seeds: 1, options: {{epochs: 1, max-length: 16}}, arms: [same]}}"
+    values = (f"evaluations.finetune.glue={glue}", "evaluations.lexsub=null", "evaluations.held-out=null", "seeds=1")
     values += ("arms.baseline.options.no-such-option=1",)
     with pytest.raises(SystemExit, match=r"1 failed, the first: baseline seed 1: training failed .*train\.log"):
         experiment(folder, tmp_path / "out", values=values)
@@ -252,7 +253,7 @@ def test_electra_from_scratch(folder, tmp_path, started):
         *("model.arch=electra_tiny", "model.options={encoder-layers: 1}", "updates=2", "seeds=1"),
         *("training.task=electra_pretraining", "training.criterion=electra", "training.validate-interval-updates=1"),
         "training.required-batch-size-multiple=1",
-        *("arms.same.options={discriminator-weight: 20}", "evaluations={electra: {}, held_out: {}}"),
+        *("arms.same.options={discriminator-weight: 20}", "evaluations={electra: {}, held-out: valid}"),
     )
     experiment(folder, tmp_path / "out", values=values)
     log = (tmp_path / "out" / "runs" / "same" / "seed-1" / "train" / "train.log").read_text()
@@ -275,42 +276,37 @@ def test_electra_from_scratch(folder, tmp_path, started):
 def test_does_it_help_from_a_hugging_face_model_to_the_verdict(folder, tmp_path, started, capsys):
     tokens = [*BERT_SPECIALS, *WORDS, *PIECES]
     save(random_model("BertModel", tokens=tokens), tmp_path / "bert", tokens)
-    named = ("--data", folder / "data-bin", "--model", tmp_path / "bert", "--output", tmp_path / "help")
-    shutil.copytree(tmp_path / "bert", tmp_path / "other")
-    smaller = ("updates=2", "seeds=2", "training.tokens-per-sample=16", "training.batch-size=4")
-    arguments = list(map(str, ("experiment", "--preset", "does-it-help", *named, "--cpu", "--set", *smaller)))
-    wrong = shutil.copytree(folder / "data-bin", tmp_path / "wrong")
+    data, file = shutil.copytree(folder / "data-bin", tmp_path / "data"), tmp_path / "help.yaml"
+    named = ("experiment", "--init", str(file), "--model", str(tmp_path / "bert"), "--data")
+    wrong = shutil.copytree(data, tmp_path / "wrong")
     (wrong / "dict.txt").write_text((wrong / "dict.txt").read_text() + "more 1\n")
     with pytest.raises(SystemExit, match=r"wrong/dict\.txt: .*'more'"):
-        main([str(wrong) if each == str(folder / "data-bin") else each for each in arguments])
-    main(arguments)  # what was refused binds nothing
+        main([*named, str(wrong)])
+    main([*named, str(data)])
+    assert f"wrote {file}; next: truneg experiment {file} --output {tmp_path / 'help'}" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match=r"help.yaml: is there already"):
+        main([*named, str(data)])
+    smaller = ("updates=2", "seeds=2", "training.tokens-per-sample=16", "training.batch-size=4")
+    main(["experiment", str(file), "--output", str(tmp_path / "help"), "--cpu", "--set", *smaller])
     shown = capsys.readouterr().out
     assert "\ncorpus-embedding against label-smoothing: held-out loss " in shown
     assert "2 seeds are no evidence, at least 3 are needed" in " ".join(shown.split())
     assert max(map(len, shown.splitlines())) <= 100 + len(str(tmp_path))
-    assert "2 seeds are no evidence, at least 3 are needed" in (tmp_path / "help" / "report.html").read_text(
-        encoding="utf-8"
-    )
+    page = (tmp_path / "help" / "report.html").read_text(encoding="utf-8")
+    assert "2 seeds are no evidence, at least 3 are needed" in page
     assert len(started.trainings) == 6
-    main(arguments)
-    assert len(started.trainings) == 6, "it is all done"
-    with pytest.raises(SystemExit, match=r"--model .*other: .*help was begun with .*bert; expected the same"):
-        main([str(tmp_path / "other") if each == str(tmp_path / "bert") else each for each in arguments])
 
 
-def test_a_preset_asks_for_what_it_needs(tmp_path):
+def test_init_asks_for_what_it_needs(tmp_path):
+    (tmp_path / "model.pt").touch()
     for flags, line in [
-        ((), "experiment: found neither FILE.yaml nor --preset"),
-        (("--preset", "does-it-help"), "--preset does-it-help: expected --data and --model, and no FILE.yaml"),
-        (("--preset", "does-it-help", "--data", "d", "--model", "bert"), "--model bert: no such file or folder; hub:b"),
+        ((), "experiment: found no FILE.yaml; --init FILE.yaml writes one"),
+        (("--init", "a.yaml"), "--init: expected --data and --model, and no other FILE.yaml"),
+        (("--init", "a.yaml", "--data", "d", "--model", "bert"), "--model bert: no such file or folder; hub:b"),
+        (("--init", "a.yaml", "--data", "d", "--model", tmp_path / "model.pt"), r"d/dict\.txt: no such file"),
     ]:
         with pytest.raises(SystemExit, match=line):
-            main(["experiment", *flags, "--output", str(tmp_path / "out")])
-    (tmp_path / "model.pt").touch()
-    with pytest.raises(SystemExit, match=r"typo/dict\.txt: no such file"):
-        named = ["--data", str(tmp_path / "typo"), "--model", str(tmp_path / "model.pt")]
-        main(["experiment", "--preset", "does-it-help", *named, "--output", str(tmp_path / "out")])
-    assert not (tmp_path / "out").exists()
+            main(["experiment", *map(str, flags)])
 
 
 @pytest.mark.slow
@@ -331,7 +327,7 @@ def test_electra_that_begins_as_a_bert(folder, tmp_path, started):
         *("model.arch=null", "model.options={encoder-layers: null, max_positions: null}", "updates=1", "seeds=1"),
         *(f"model.checkpoint={tmp_path / 'electra.pt'}", "training.lr=1e-9"),
         *("training.task=electra_pretraining", "training.criterion=electra", "evaluations={electra: {}}"),
-        *("evaluations.lexsub=null", "evaluations.held_out=null"),
+        *("evaluations.lexsub=null", "evaluations.held-out=null"),
     )
     experiment(folder, tmp_path / "out", "--only", "baseline", values=values)
     train = tmp_path / "out" / "runs" / "baseline" / "seed-1" / "train"
@@ -356,20 +352,10 @@ def test_electra_that_begins_as_a_bert(folder, tmp_path, started):
 
 @pytest.mark.slow
 def test_rates_over_training(folder, tmp_path, started, monkeypatch, capsys):
-    """Table 2: trained in parts, killed between two and within one, it is the same training to the bit, in bf16 too."""
-    values = ("evaluations={held_out: {batch_size: 7}}", "seeds=1", "precision=bf16")
-    parts = (*values, "evaluations.held_out.at=[0.01, 0.5, 1]")
+    """Table 2: killed within a training, its checkpoints of every interval are those of the whole, in bf16 too."""
+    values = ("evaluations={held-out: {batch-size: 7}}", "seeds=1", "precision=bf16", "training.batch-size=8")
     experiment(folder, tmp_path / "whole", "--only", "baseline", values=values)
-    replace = Path.replace
-
-    def killed(path, target):
-        if path.name == "finished.json":
-            raise SystemExit(137)
-        return replace(path, target)
-
-    with monkeypatch.context() as patch, pytest.raises(SystemExit):
-        patch.setattr(Path, "replace", killed)
-        experiment(folder, tmp_path / "out", "--only", "baseline", values=parts)
+    values += ("evaluations.held-out.every=2",)
     updates_of = process.updates_in
 
     def interrupted(log):
@@ -379,29 +365,29 @@ def test_rates_over_training(folder, tmp_path, started, monkeypatch, capsys):
 
     with monkeypatch.context() as patch, pytest.raises(SystemExit):
         patch.setattr(process, "updates_in", interrupted)
-        experiment(folder, tmp_path / "out", "--only", "baseline", values=parts)
-    experiment(folder, tmp_path / "out", "--only", "baseline", values=parts)
+        experiment(folder, tmp_path / "out", "--only", "baseline", values=values)
+    experiment(folder, tmp_path / "out", "--only", "baseline", values=values)
     train = tmp_path / "out" / "runs" / "baseline" / "seed-1" / "train"
-    models = [torch.load(train / name, weights_only=True) for name in ("model-1.pt", "model-3.pt", "model.pt")]
-    assert [model["optimizer_history"][-1]["num_updates"] for model in models] == [1, 3, UPDATES]
+    models = [torch.load(train / name, weights_only=True) for name in ("model-2.pt", "model-4.pt", "model.pt")]
+    assert [model["optimizer_history"][-1]["num_updates"] for model in models] == [2, 4, UPDATES]
+    lines = map(json.loads, (train / "metrics.jsonl").read_text().splitlines())
+    ends = {line["num_updates"] for line in lines if line["kind"] == "epoch"}
+    assert ends & {2, 4}, "fairseq saves no checkpoint of the interval where an epoch ends"
+    assert not list(train.glob("checkpoint*.pt"))
     whole = torch.load(tmp_path / "whole/runs/baseline/seed-1/train/model.pt", weights_only=True)["model"]
     assert all(torch.equal(value, whole[name]) for name, value in models[-1]["model"].items())
     first, middle, last = (
         metrics(tmp_path / "out", f"held-out text{after}")["baseline", 1]
-        for after in (" after 16.67 %", " after 50 %", "")
+        for after in (" after 33.33 %", " after 66.67 %", "")
     )
-    for name, found in (("model-1.pt", first), ("model-3.pt", middle)):
+    for name, found in (("model-2.pt", first), ("model-4.pt", middle)):
         assert found["bits"] == pytest.approx(independent(train / name, folder / "data-bin")["bits"], abs=1e-6)
     assert last == metrics(tmp_path / "whole", "held-out text")["baseline", 1]
     tables = (tmp_path / "out" / "comparison.md").read_text()
-    shown = dict(re.findall(r"^\| (\w+\.) (?:16\.67|50|100) % +\| +([\d.]+) \|$", tables, re.MULTILINE))
+    shown = dict(re.findall(r"^\| (\w+\.) (?:33\.33|66\.67|100) % +\| +([\d.]+) \|$", tables, re.MULTILINE))
     assert shown == {title: f"{100 * last[name]:.2f}" for title, name in (("Iter.", "hc_iter"), ("Pred.", "hc_pred"))}
-    with pytest.raises(SystemExit, match=r"training of baseline seed 1 has at 1 3 6, and the file asks for 1 6;"):
-        experiment(folder, tmp_path / "out", "--only", "baseline", values=(*values, "evaluations.held_out.at=[0.01]"))
-    for scheduler in ("polynomial_decay", "cosine"):
-        line = rf"held_out.at: arm baseline is trained in parts, and its lr-scheduler {scheduler} would end with each"
-        with pytest.raises(SystemExit, match=line):
-            experiment(folder, tmp_path / "x", values=(*parts, f"training.lr-scheduler={scheduler}"))
+    with pytest.raises(SystemExit, match=r"training of baseline seed 1 has every 2, and the file asks for 3;"):
+        experiment(folder, tmp_path / "out", "--only", "baseline", values=(*values, "evaluations.held-out.every=3"))
 
 
 @pytest.mark.parametrize(
@@ -414,19 +400,26 @@ def test_rates_over_training(folder, tmp_path, started, monkeypatch, capsys):
         ("  arch: truneg_bert_tiny\n", "", r"file.yaml: model: has neither arch nor checkpoint"),
         ("data: ${paths.data}", "data: /nowhere", r"file.yaml: data: /nowhere: no such file"),
         ("  data: ???", "  data: ???\n  other: ???", r"file.yaml: paths.other has no value; give it with --set"),
-        ("  held_out: {batch_size: 7}", "  electra: {}", r"evaluations.electra: arm baseline has the criterion masked"),
+        ("  held-out:", "  electra: {}\n  held-out:", r"evaluations.electra: arm baseline has the criterion masked"),
         ("baseline: {}", "baseline: {options: {hc-acceptance-model: no.json}}", r"model: no.json: no such file"),
         (
-            "  held_out: {batch_size: 7}",
-            "  glue: {data: /nowhere, tasks: [RTE], options: {output: x}}",
-            r"evaluations.glue.options: has 'output', which the experiment sets",
+            "  held-out: {files: valid, batch-size: 7}",
+            "  finetune: {glue: {prepared: /nowhere, tasks: [RTE], options: {output: x}}}",
+            r"evaluations.finetune.glue.options: has 'output', which the experiment sets",
         ),
         ("lr: [0.01]", "user_dir: /dir", r"training: user-dir: would run code; expected files, numbers and names"),
         ("lr: [0.01]", "user-d: /dir", r"training: user-d: would run code"),
         ("lr: [0.01]", "user-dir=/dir: true", r"key in training: Expected str matching regex"),
         ("lr: [0.01]", "adam-betas: __import__('os').system('x')", r"training: adam-betas: would run code"),
         ("lr: [0.01]", "see: 3", r"training: has 'see', which the experiment sets"),
-        ("batch_size: 7", "split: vaild", r"evaluations.held_out.split: .*/data-bin/vaild.idx: no such file"),
+        ("valid, batch-size: 7", "vaild", r"evaluations.held-out vaild: .*/data-bin/vaild.idx: no such file"),
+        ("batch-size: 7", "batch: 7", r"evaluations.held-out: has 'batch'; expected only batch_size, "),
+        (
+            "batch-size: 7",
+            "every: 250",
+            r"held-out.every: is 250; expected a multiple of the save-interval",
+        ),
+        ("  lexsub:", "  lexsubs:", r"file.yaml: evaluations: Object contains unknown field lexsubs"),
     ],
 )
 def test_a_wrong_file_is_refused_in_one_line(folder, tmp_path, old, new, line):
@@ -436,15 +429,6 @@ def test_a_wrong_file_is_refused_in_one_line(folder, tmp_path, old, new, line):
     with pytest.raises(TrueNegError, match=line) as refused:
         read_experiment(path, values)
     assert "\n" not in str(refused.value)
-
-
-def test_data_and_model_of_the_command_line_take_the_place_of_the_files(folder, tmp_path):
-    path = tmp_path / "file.yaml"
-    path.write_text(FILE, encoding="utf-8")
-    values = ("--set", f"paths.judgements={folder / 'swords.json.gz'}", f"paths.data={folder / 'data-bin'}")
-    for flag, line in (("--data", "data: nowhere: no such"), ("--model", "model.checkpoint: nowhere: no such")):
-        with pytest.raises(SystemExit, match=line):
-            main(["experiment", str(path), "--output", str(tmp_path / "out"), flag, "nowhere", *values])
 
 
 def test_only_the_files_of_the_wanted_arms_have_to_be_there(folder, tmp_path):
@@ -549,7 +533,7 @@ def test_the_examples_are_experiments(folder, tmp_path, monkeypatch):
     monkeypatch.setattr("truneg_fairseq.experiments.settings._check_files", lambda *_: None)
     starting = SimpleNamespace(flags=("--arch", "bert"))
     monkeypatch.setattr("truneg_fairseq.experiments.training._starting_point", lambda _: starting)
-    files = [*EXAMPLES.glob("*.yaml"), *(commands.PLUGIN / "experiments" / "presets").glob("*.yaml")]
+    files = [*EXAMPLES.glob("*.yaml"), *(commands.PLUGIN / "experiments").glob("*.yaml")]
     assert len(files) >= 7
     for file in files:
         named = re.findall(r"^  (\w+): \?\?\?", file.read_text(), re.MULTILINE)
@@ -561,7 +545,7 @@ def test_the_examples_are_experiments(folder, tmp_path, monkeypatch):
             assert run.evaluations
 
 
-@pytest.mark.parametrize("made", ["checkpoint_last.pt", "model.pt", "finished-3.json", "done.json"])
+@pytest.mark.parametrize("made", ["checkpoint_last.pt", "model.pt", "finished.json"])
 def test_settings_may_change_if_a_run_failed_before_it_saved_anything(made, tmp_path):
     write_settings(tmp_path, {"split": "vaild"})
     (tmp_path / made).touch()
@@ -579,7 +563,7 @@ def test_new_seeds_alone(folder, tmp_path, started, capsys):
 
 @pytest.mark.slow
 def test_a_model_that_is_trained_again_is_evaluated_again(folder, tmp_path, started):
-    one = ("seeds=1", "updates=2", "evaluations.held_out.batch_size=7")
+    one = ("seeds=1", "updates=2", "evaluations.held-out.batch-size=7")
     experiment(folder, tmp_path, "--only", "baseline", values=one)
     before = metrics(tmp_path, "lexsub kept"), metrics(tmp_path, "held-out text")
     shutil.rmtree(tmp_path / "runs/baseline/seed-1/train")
@@ -616,11 +600,11 @@ def test_cloze_and_pairs(folder, tmp_path, started):
     pairs.mkdir()
     line = {"sentence_good": "kids walked", "sentence_bad": "walked kids", "UID": "order"}
     (pairs / "order.jsonl").write_text(f"{json.dumps(line)}\n" * 2)
-    values = ("seeds=1", "updates=1", "evaluations.lexsub=null", "evaluations.held_out=null")
-    values += (f"evaluations.cloze.answers={answers}", f"evaluations.pairs={{pairs: [{pairs}], most: 1}}")
+    values = ("seeds=1", "updates=1", "evaluations.lexsub=null", "evaluations.held-out=null")
+    values += (f"evaluations.cloze={answers}", f"evaluations.blimp={{files: [{pairs}], limit: 1}}")
     (tmp_path / "zorro").mkdir()
     (tmp_path / "zorro" / "order.txt").write_text("walked kids\nkids walked\n")
-    values += (f"evaluations.zorro={{pairs: [{tmp_path}/zorro]}}",)
+    values += (f"evaluations.zorro={tmp_path}/zorro",)
     experiment(folder, tmp_path / "out", values=values)
     assert metrics(tmp_path / "out", "cloze")["same", 1]["bits"] > 0
     assert metrics(tmp_path / "out", "minimal pairs, order")["baseline", 1]["accuracy"] in (0, 1)
@@ -664,10 +648,10 @@ def test_results_that_are_lost_keep_nobody(folder, tmp_path, started):
     values = ("seeds=1", "updates=1", "evaluations.lexsub=null")
     experiment(folder, tmp_path, "--only", "baseline", values=values)
     (tmp_path / "runs/baseline/seed-1/train/measured.jsonl").unlink()
-    lost = r"1 failed, the first: held-out text, baseline seed 1: .*measured.jsonl.*; remove .*/done.json to evaluate"
+    lost = r"1 failed, the first: held-out, baseline seed 1: .*measured.jsonl.*; remove .*/evaluated.json to evaluate"
     with pytest.raises(SystemExit, match=lost):
         experiment(folder, tmp_path, values=values)
     assert [result.model for result in read_results([tmp_path / "results.jsonl"])] == ["same"]
-    (tmp_path / "runs/baseline/seed-1/held-out/done.json").unlink()
+    (tmp_path / "runs/baseline/seed-1/held-out/evaluated.json").unlink()
     experiment(folder, tmp_path, values=values)
     assert [result.model for result in read_results([tmp_path / "results.jsonl"])] == ["baseline", "same"]

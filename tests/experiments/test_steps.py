@@ -16,9 +16,8 @@ from support.commands import command_environment
 from support.squad_examples import write_squad
 
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.experiments.evaluation import _finetuning_options
-from truneg_fairseq.experiments.settings import Attack, Glue
-from truneg_fairseq.experiments.steps import attack
+from truneg_fairseq.experiments.evaluation import _finetuning_options, attack
+from truneg_fairseq.experiments.settings import Attack, Finetuning
 from truneg_fairseq.finetuning import run as runs
 from truneg_fairseq.launch.training import Hardware
 from truneg_fairseq.results.result import read_results
@@ -27,8 +26,7 @@ CALLS = """
 import sys
 from functools import partial
 from pathlib import Path
-from truneg_fairseq.experiments.steps import call_logged
-from truneg_fairseq.launch.process import end_with_command, read_tail, run_logged
+from truneg_fairseq.launch.process import call_logged, end_with_command, read_tail, run_logged
 from truneg_fairseq.results.result import read_results
 folder = Path(sys.argv[1])
 names = {"log": folder / "log", "poll": lambda: None}
@@ -75,7 +73,7 @@ def test_an_attack_is_answered_and_scored(tmp_path, monkeypatch):
 
     monkeypatch.setattr(runs, "predict", answer)
     results = tmp_path / "results.jsonl"
-    attack(Attack(data=data), "AddOne", tmp_path / "last.pt", model="hc", seed=3, results=results, cpu=True)
+    attack(Attack(data=data), "AddOne", tmp_path / "last.pt", model="hc", seed=3, output=results, cpu=True)
     (options,) = asked
     assert (options.checkpoint, options.file, options.cpu) == (tmp_path / "last.pt", data, True)
     (found,) = read_results([results])
@@ -91,15 +89,15 @@ def is_running(process: Path) -> bool:
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        ({"epoch": 1}, r"evaluations.glue.options: has 'epoch'; expected only batch_size, "),
-        ({"max-length": 4}, r"evaluations.glue.options: max_length 4: expected a number >= 8"),
-        ({"lr": "high"}, r"evaluations.glue.options: lr: Expected float"),
+        ({"epoch": 1}, r"evaluations.finetune.glue.options: has 'epoch'; expected only batch_size, "),
+        ({"max-length": 4}, r"evaluations.finetune.glue.options: max_length 4: expected a number >= 8"),
+        ({"lr": "high"}, r"evaluations.finetune.glue.options: lr: Expected float"),
     ],
 )
 def test_wrong_options_of_a_fine_tuning_are_named(options, line, tmp_path):
     run = SimpleNamespace(arm="hc", model_path=tmp_path / "model.pt", hardware=Hardware(cpu=True))
     own = {"output": tmp_path, "tasks": ["RTE"], "seeds": [1]}
-    asked = Glue(data=tmp_path, tasks=["RTE"], options={"epochs": 2, "weight-decay": None})
+    asked = Finetuning(prepared=tmp_path, tasks=["RTE"], options={"epochs": 2, "weight-decay": None})
     assert _finetuning_options("glue", asked, run, dict(own)).epochs == 2
     with pytest.raises(TrueNegError, match=line):
         _finetuning_options("glue", structs.replace(asked, options=options), run, dict(own))

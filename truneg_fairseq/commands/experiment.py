@@ -4,35 +4,33 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 
-from ..errors import TrueNegError
+from ..errors import TrueNegError, require
 from ..experiments.settings import ExperimentOptions
-from ..files import read_json, replacing_text
+from ..files import replacing_text
 from ..vocabulary import read_symbols
 
-_START_NAME = "preset.json"
+_TEMPLATE = Path(__file__).parents[1] / "experiments" / "does_it_help.yaml"
 
 
 def experiment(options: ExperimentOptions) -> None:
     """Train arms over seeds, evaluate every model the same way, and compare them.
 
-    What is trained is in FILE.yaml or in a --preset. The same command continues what was interrupted, skips what is
-    done, and refuses a file that asks for another training of the same name. Arms, seeds and evaluations may be added
-    to the file.
+    The same command continues what was interrupted, skips what is done, and refuses a file that asks for another
+    training of the same name. Arms, seeds and evaluations may be added to the file.
     """
-    from ..errors import require
-
     require("fairseq", "omegaconf", extra="fairseq")
     require("jinja2", "altair", extra="report")
+    if options.init is not None:
+        return _init(options)
+    if options.file is None:
+        raise TrueNegError("experiment: found no FILE.yaml; --init FILE.yaml writes one for --data and --model")
     from ..experiments.run import PAGE_NAME, TABLES_NAME, Runner
     from ..experiments.settings import read_experiment
     from ..launch.process import exit_on_signals
     from ..launch.training import RESULTS_NAME
 
-    options = _with_file(options)
-    assert options.file is not None
     runner = Runner(read_experiment(options.file, options.set, options.only), options)
     with exit_on_signals():
         try:
@@ -51,49 +49,31 @@ def experiment(options: ExperimentOptions) -> None:
         raise TrueNegError(f"{len(failed)} failed, the first: {failed[0]}")
 
 
-def _with_file(options: ExperimentOptions) -> ExperimentOptions:
-    """The options with the file of their preset, after the preset's counts and checkpoint are made in the output."""
-    if options.preset is None:
-        if options.file is None:
-            raise TrueNegError("experiment: found neither FILE.yaml nor --preset; expected one of them")
-        given = {"data": options.data, "model.checkpoint": options.model}
-        return replace(options, set=[*(f"{name}={value}" for name, value in given.items() if value), *options.set])
-    if options.file is not None or options.data is None or options.model is None:
-        raise TrueNegError(f"--preset {options.preset}: expected --data and --model, and no FILE.yaml")
+def _init(options: ExperimentOptions) -> None:
+    """Writes a file, after the counts beside the data and, for a Hugging Face model, a checkpoint beside it."""
+    file, data = options.init, options.data
+    assert file is not None
+    if data is None or options.model is None or options.file is not None:
+        raise TrueNegError("--init: expected --data and --model, and no other FILE.yaml")
+    if file.exists():
+        raise TrueNegError(f"--init {file}: is there already; remove it, or name another file")
     from ..convert.hf_model import HUB
-    from ..corpus_counts import FILE_NAME, CountOptions, count_corpus
+    from ..corpus_counts import CountOptions, count_corpus, counts_beside
     from ..evaluation.models import is_hugging_face
     from .convert import ConvertOptions, convert
 
-    model, counts = Path(options.model), options.output / FILE_NAME
-    of_hugging_face = is_hugging_face(model)
-    if not (of_hugging_face or model.exists()):
-        raise TrueNegError(f"--model {model}: no such file or folder; hub:{model} would download a model")
-    read_symbols(options.data / "dict.txt")  # before anything is made
-    named = options.model if options.model.startswith(HUB) else str(model.resolve())
-    start = {"--data": str(options.data.resolve()), "--model": named}
-    model = options.output / "model.pt" if of_hugging_face else model
-    if not _is_begun(options.output, start):
-        if of_hugging_face:
-            options.output.mkdir(parents=True, exist_ok=True)
-            convert(ConvertOptions(source=options.model, output=model, data=options.data))
-        count_corpus(CountOptions(data=options.data, output=counts))
-        with replacing_text(options.output / _START_NAME) as stream:
-            json.dump(start, stream, indent=1)
-    paths = [f"paths.data={options.data}", f"paths.model={model}", f"paths.counts={counts}"]
-    file = Path(__file__).parents[1] / "experiments" / "presets" / f"{options.preset}.yaml"
-    return replace(options, file=file, set=[*paths, *options.set])
-
-
-def _is_begun(output: Path, start: dict[str, str]) -> bool:
-    """Whether a folder has the checkpoint and counts of a preset; refuses to go on with those of something else."""
-    record = output / _START_NAME
-    if not record.exists():
-        return False
-    found = read_json(record, dict[str, str], expected=f"the start of {output}; choose another --output")
-    for name, value in start.items():
-        if found.get(name) != value:
-            raise TrueNegError(
-                f"{name} {value}: {output} was begun with {found.get(name)}; expected the same, or another --output"
-            )
-    return True
+    model = Path(options.model)
+    if not (is_hugging_face(model) or model.exists()):
+        raise TrueNegError(f"--model {model}: no such file or folder; {HUB}{model} would download a model")
+    read_symbols(data / "dict.txt")  # before anything is made
+    if is_hugging_face(model):
+        convert(ConvertOptions(source=options.model, output=file.with_suffix(".pt"), data=data))
+        model = file.with_suffix(".pt")
+    if not counts_beside(data).exists():
+        count_corpus(CountOptions(data=data))
+    text = _TEMPLATE.read_text(encoding="utf-8")
+    for name, path in (("data", data), ("model", model)):
+        text = text.replace(f"  {name}: ???", f"  {name}: {json.dumps(str(path.resolve()))}")
+    with replacing_text(file) as stream:
+        stream.write(text)
+    print(f"wrote {file}; next: truneg experiment {file} --output {file.with_suffix('')}")

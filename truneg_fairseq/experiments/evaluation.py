@@ -1,4 +1,7 @@
-"""The evaluations of a trained model: each in a folder with a log, and the results that it leaves there."""
+"""The evaluations of a trained model, each with a folder, and the processes that do them.
+
+The functions at the end run in such a process, with a memory, a GPU and a log of its own.
+"""
 
 from __future__ import annotations
 
@@ -6,32 +9,29 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from msgspec import structs
 
 from ..errors import TrueNegError
 from ..evaluation.models import OpeningOptions
 from ..evaluation.yardstick import Task
 from ..files import convert, read_json, replacing_text
-from ..finetuning.options import FinetuneOptions
-from ..launch.process import failure, size_of
-from ..launch.training import DONE_NAME, MODEL_NAME, RESULTS_NAME, write_settings
+from ..finetuning.options import FinetuneOptions, PredictOptions
+from ..launch.process import call_logged, failure, size_of
+from ..launch.training import MODEL_NAME, RESULTS_NAME
 from ..options import check
 from ..results.names import NamedModel
 from ..results.result import BITS, DISCRIMINATOR, GENERATED, GENERATOR, HELD_OUT, Result, read_results
 from ..trainer.folder import METRICS_NAME, read_series
-from . import steps
-from .settings import Glue, HeldOut, Squad, with_dashes
-from .steps import Asked
+from .settings import Attack, Finetuning, with_dashes
 from .training import Pretraining, fingerprint, kept_options
 
 MEASURED_NAME, LOG_NAME = "measured.jsonl", "evaluation.log"
-_BEGUN_NAME = "model.sha256"  # of the model that is evaluated in a folder
+_RECORD_NAME = "evaluated.json"
 _VALIDATED = {
     "electra": {
         GENERATOR: {BITS: "gen_loss", "accuracy": "gen_accuracy"},
@@ -43,12 +43,18 @@ _VALIDATED = {
     "generation": {GENERATED: {BITS: "nll_loss"}},
 }
 """What a training logs when it validates at its end, by the tasks and names of results."""
-_YARDSTICKS = {
-    **{"lexsub": "lexsub", "cloze": "cloze", "pairs": "blimp", "zorro": "zorro"},
-    **{"similarity": "sts", "reading": "reading"},
-}
-"""The evaluations of the file by the names of ``truneg evaluate --task``."""
-_TABLES = ("held_out_table", "table")  # of lexsub and cloze
+"""What a training logs when it validates at its end, by the tasks and names of results."""
+
+Step = Callable[[], None]
+
+
+class Asked(NamedTuple):
+    """A yardstick for a model, and for earlier ones of its training."""
+
+    model: NamedModel
+    task: Task
+    output: Path  # of the result lines
+    earlier: tuple[NamedModel, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,25 +64,18 @@ class Evaluation:
     name: str  # as shown
     model: Path  # the file of the model
     folder: Path  # of its files
-    settings: dict[str, Any]  # what determines its results
+    settings: dict[str, Any]  # what determines its results; with other ones it is done again
     results: Callable[[], list[Result]]  # of the files that it leaves
-    steps: Sequence[steps.Step] = ()  # called one after the other in a process of their own
+    steps: Sequence[Step] = ()  # called one after the other in a process of their own
     asked: Asked | None = None  # in place of steps: a yardstick, measured together with the model's others
     late: bool = False  # takes as long as a training, and waits until all models are trained
-    # what may grow: an evaluation with less is done again, and does what is missing
-    extent: dict[str, int] = field(default_factory=dict)
     removed: Sequence[str] = ()  # patterns of files that nobody needs in the end
 
     @property
     def done(self) -> bool:
-        """Whether its results are there, of this model and not of one that was trained before."""
-        is_done = (self.folder / DONE_NAME).exists()
-        return is_done and self._is_of_this_model and self._record.get("extent") == self.extent
-
-    @property
-    def _is_of_this_model(self) -> bool:
-        model, begun = fingerprint(self.model), self.folder / _BEGUN_NAME
-        return begun.read_text() == model if begun.exists() else self._record.get("model", model) == model
+        """Whether its results are there, of this model and these settings."""
+        record = self._record
+        return "wall_seconds" in record and all(record.get(name) == value for name, value in self._wanted.items())
 
     @property
     def wall_seconds(self) -> float:
@@ -84,28 +83,38 @@ class Evaluation:
         return float(self._record["wall_seconds"])
 
     @property
+    def record(self) -> Path:
+        """The file that says of what it is, and that it is done."""
+        return self.folder / _RECORD_NAME
+
+    @property
+    def _wanted(self) -> dict[str, Any]:
+        return {"model": fingerprint(self.model), "settings": self.settings}
+
+    @property
     def _record(self) -> dict[str, Any]:
-        path = self.folder / DONE_NAME
-        expected = "what an evaluation took; remove it to evaluate again"
-        return read_json(path, dict[str, Any], expected=expected) if path.exists() else {}
+        expected = "an evaluation's record; remove it to evaluate again"
+        return read_json(self.record, dict[str, Any], expected=expected) if self.record.exists() else {}
 
     def run(self, poll: Callable[[], None], device: str | None) -> None:
-        """Does its steps; ``poll`` and ``device`` as for :func:`.steps.call_logged`."""
+        """Does its steps; ``poll`` and ``device`` as for :func:`.call_logged`."""
         self._begin()
         log = self.folder / LOG_NAME
         self._end(_call(self.steps, self.name, log, poll, device) if self.steps else 0.0)
 
     def _begin(self) -> None:
-        if self.folder.exists() and not self._is_of_this_model:
+        if self._record.get("model") not in (None, fingerprint(self.model)):  # it was trained again
             shutil.rmtree(self.folder)
-        write_settings(self.folder, self.settings)
-        with replacing_text(self.folder / _BEGUN_NAME) as stream:
-            stream.write(fingerprint(self.model))
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._write(self._wanted)
 
     def _end(self, seconds: float) -> None:
-        with replacing_text(self.folder / DONE_NAME) as stream:
-            json.dump({"extent": self.extent, "wall_seconds": seconds}, stream, indent=1)
+        self._write({**self._wanted, "wall_seconds": seconds})
         self.tidy()
+
+    def _write(self, record: Mapping[str, Any]) -> None:
+        with replacing_text(self.record) as stream:
+            json.dump(record, stream, indent=1)
 
     def tidy(self) -> None:
         """Removes what nobody needs any more; only once it is done, or a kill would have it trained again."""
@@ -121,80 +130,80 @@ def run_together(
     for each in evaluations:
         each._begin()
     options = OpeningOptions(data=run.experiment.data.resolve(), cpu=run.hardware.cpu)
-    work = partial(steps.evaluate, [each.asked for each in evaluations if each.asked], options)
+    work = partial(measure, [each.asked for each in evaluations if each.asked], options)
     seconds = _call([work], "; ".join(each.name for each in evaluations), folder / LOG_NAME, poll, device)
     for each in evaluations:
         each._end(seconds)
 
 
-def _call(work: Sequence[steps.Step], name: str, log: Path, poll: Callable[[], None], device: str | None) -> float:
+def _call(work: Sequence[Step], name: str, log: Path, poll: Callable[[], None], device: str | None) -> float:
     """The seconds of steps in a process of their own."""
     started, start = time.monotonic(), size_of(log)
-    if code := steps.call_logged(work, log=log, poll=poll, device=device):
+    if code := call_logged(work, log=log, poll=poll, device=device):
         raise TrueNegError(f"{name}: failed ({failure(log, code, start)}); its log is {log}")
     return round(time.monotonic() - started, 1)
 
 
 def evaluations_of(run: Pretraining, folder: Path) -> list[Evaluation]:
     """The evaluations of a training's model, in the folder of the arm and seed."""
-    asked, found = run.experiment.evaluations, list[Evaluation]()
-    if asked.held_out:
-        found.append(_held_out(asked.held_out, run))
-    for name in _VALIDATED:
-        if part := getattr(asked, name):
-            found.append(_of_validation(name, part.split, run))
-    for name in _YARDSTICKS:
-        if part := getattr(asked, name):
-            found.append(_on_items(name, structs.asdict(part), run, folder / name))
-    if asked.glue and (asked.glue.arms is None or run.arm in asked.glue.arms):
-        found += _glue(asked.glue, run, folder)
-    if asked.squad and (asked.squad.arms is None or run.arm in asked.squad.arms):
-        found += _squad(asked.squad, run, folder.resolve() / "squad")
+    asked = run.experiment.evaluations
+    found = [_measured(task, run, folder) for task in asked.tasks.values()]
+    found += [_validated(name, part.split, run) for name in _VALIDATED if (part := getattr(asked, name))]
+    for name, part in asked.finetune.items():
+        if part.arms is None or run.arm in part.arms:
+            found += _finetuned(name, part, run, folder)
     return found
 
 
-def _held_out(asked: HeldOut, run: Pretraining) -> Evaluation:
-    measured = run.folder.resolve() / MEASURED_NAME  # beside the log, where a report looks for it
-    data, table = run.experiment.data.resolve(), asked.synonym_table
-    task = Task(
-        "held-out",
-        (asked.split,),
-        synonym_table=None if table is None else table.resolve(),
-        mask_seed=asked.mask_seed,
-        batch_size=asked.batch_size,
-    )
-    *early, last = [part.model_path.resolve() for part in run.parts]
-    models = [NamedModel(f"part {number}", path, run.seed) for number, path in enumerate(early)]
-    models.append(NamedModel(run.arm, last, run.seed))
+def _measured(task: Task, run: Pretraining, folder: Path) -> Evaluation:
+    """What a yardstick measures of one model."""
+    is_held_out, path, earlier = task.name == "held-out", (folder / task.name / RESULTS_NAME).resolve(), []
+    settings: dict[str, Any] = {}
+    for name in ("mask_seed", "batch_size", "limit"):
+        settings |= {name: getattr(task, name)} if getattr(task, name) is not None else {}
+    if task.synonym_table is not None:
+        settings["synonym_table"] = fingerprint(task.synonym_table)
+    for file in task.paths:
+        here = sorted(run.experiment.data.glob(f"{file}.*")) if is_held_out and not file.exists() else [file]
+        for each in here:
+            for part in sorted(each.rglob("*")) if each.is_dir() else [each]:
+                settings[f"data, {part.name}"] = fingerprint(part)
+    if is_held_out:
+        path = run.folder.resolve() / MEASURED_NAME  # beside the log, where a report looks for it
+        named = zip(run.experiment.milestones, run.earlier_models, strict=True)
+        earlier = [NamedModel(f"update {updates}", model.resolve(), run.seed) for updates, model in named]
+    files = tuple(str(Path(file).resolve()) if Path(file).exists() else file for file in task.files)
+    table = None if task.synonym_table is None else task.synonym_table.resolve()
+    model = NamedModel(run.arm, run.model_path.resolve(), run.seed)
 
     def results() -> list[Result]:
-        *early, last = read_results([measured])
-        share = 100 / run.experiment.updates
-        percents = {f"{share * found.settings['updates']:.4g}": found for found in early}
-        over = [replace(found, task=f"{HELD_OUT} after {at} %", at=float(at)) for at, found in percents.items()]
-        named = [*over, replace(last, task=HELD_OUT)]
-        return [replace(found, model=run.arm, group=HELD_OUT) for found in named]
+        found = read_results([path])
+        return _over_training(found, run) if is_held_out else found
 
-    settings = {"split": asked.split, "mask_seed": asked.mask_seed}
-    for path in sorted(data.glob(f"{asked.split}.*")):
-        settings[f"data, {path.name}"] = fingerprint(path)
-    if asked.synonym_table is not None:
-        settings["synonym_table"] = fingerprint(asked.synonym_table)
     return Evaluation(
-        name=f"held-out text, {run.name}",
+        name=f"{task.name}, {run.name}",
         model=run.model_path,
-        folder=run.folder.parent / "held-out",
+        folder=folder / task.name,
         settings=settings,
-        asked=steps.Asked(tuple(models), task, measured),
+        asked=Asked(model, replace(task, files=files, synonym_table=table), path, tuple(earlier)),
         results=results,
     )
 
 
-def _of_validation(name: str, split: str, run: Pretraining) -> Evaluation:
+def _over_training(found: Sequence[Result], run: Pretraining) -> list[Result]:
+    """The lines of a training's models in order, the last one first of all by its own name."""
+    *early, last = found
+    share = 100 / run.experiment.updates
+    percents = {f"{share * each.settings['updates']:.4g}": each for each in early}
+    over = [replace(each, task=f"{HELD_OUT} after {at} %", at=float(at)) for at, each in percents.items()]
+    return [replace(each, model=run.arm, group=HELD_OUT) for each in [*over, replace(last, task=HELD_OUT)]]
+
+
+def _validated(name: str, split: str, run: Pretraining) -> Evaluation:
     """No step: the training has validated at its end."""
 
     def results() -> list[Result]:
-        logged = {task: _validated(split, run, metrics) for task, metrics in _VALIDATED[name].items()}
+        logged = {task: _logged(split, run, metrics) for task, metrics in _VALIDATED[name].items()}
         return [Result(model=run.arm, task=task, seed=run.seed, metrics=found) for task, found in logged.items()]
 
     return Evaluation(
@@ -206,7 +215,7 @@ def _of_validation(name: str, split: str, run: Pretraining) -> Evaluation:
     )
 
 
-def _validated(split: str, run: Pretraining, metrics: Mapping[str, str]) -> dict[str, float]:
+def _logged(split: str, run: Pretraining, metrics: Mapping[str, str]) -> dict[str, float]:
     """What was logged at the end, by the names that are wanted; all but the loss, in bits, as fractions."""
     path, updates = run.folder / METRICS_NAME, run.experiment.updates
     series = read_series(run.folder)
@@ -219,88 +228,49 @@ def _validated(split: str, run: Pretraining, metrics: Mapping[str, str]) -> dict
     return {name: value if name == BITS else value / 100 for name, value in found.items()}
 
 
-def _on_items(name: str, asked: Mapping[str, Any], run: Pretraining, folder: Path) -> Evaluation:
-    """What a yardstick measures of one model."""
-    path, files, settings = folder.resolve() / RESULTS_NAME, list[Path](), dict[str, Any]()
-    for option, value in asked.items():
-        for file in value if isinstance(value, list) else [value]:
-            if isinstance(file, Path) and option not in _TABLES:
-                files.append(file.resolve())
-            is_folder = isinstance(file, Path) and file.is_dir()
-            for each in sorted([*file.glob("*.jsonl"), *file.glob("*.txt*")]) if is_folder else [file]:
-                known = each.name if isinstance(value, list) else option
-                settings |= {known: fingerprint(each)} if isinstance(each, Path) else kept_options({option: each})
-    table = next((asked[option] for option in _TABLES if asked.get(option)), None)
-    task = Task(
-        _YARDSTICKS[name],
-        tuple(map(str, files)),
-        synonym_table=None if table is None else table.resolve(),
-        limit=asked.get("most"),
-    )
-    model = NamedModel(run.arm, run.model_path.resolve(), run.seed)
-    return Evaluation(
-        name=f"{name}, {run.name}",
-        model=run.model_path,
-        folder=folder,
-        settings=settings,
-        asked=steps.Asked((model,), task, path),
-        results=lambda: read_results([path]),
-    )
-
-
-def _glue(asked: Glue, run: Pretraining, folder: Path) -> Iterator[Evaluation]:
+def _finetuned(name: str, asked: Finetuning, run: Pretraining, folder: Path) -> Iterator[Evaluation]:
+    """An evaluation for each task, or with attacks for each task and seed; the last one has the results of all."""
+    seeds, settings = range(1, asked.seeds + 1), kept_options(with_dashes(asked.options))
+    for attack_name, each in asked.attacks.items():
+        files = {"data": each.data, "original": each.original, "pairs": each.pairs}
+        settings |= {f"{attack_name}, {part}": fingerprint(path) for part, path in files.items() if path is not None}
     for task in asked.tasks:
-        place = (folder / f"glue-{task}").resolve()
-        own = {"output": place, "tasks": [task], "seeds": list(range(1, asked.seeds + 1))}
-        options = _finetuning_options("glue", asked, run, own)
-        yield Evaluation(
-            name=f"{task}, {run.name}",
-            model=run.model_path,
-            folder=place,
-            settings={"data": fingerprint(asked.data / task / "info.json"), **kept_options(with_dashes(asked.options))},
-            steps=[partial(steps.finetune, options)],
-            results=_mean_of([place / RESULTS_NAME], run, asked.seeds),
-            late=True,
-            extent={"seeds": asked.seeds},
-        )
+        groups = [[seed] for seed in seeds] if asked.attacks else [list(seeds)]
+        places = [(folder / name / (f"{task}-{group[0]}" if asked.attacks else task)).resolve() for group in groups]
+        written = [RESULTS_NAME, *(f"{attack_name}.jsonl" for attack_name in asked.attacks)]
+        all_files = [place / each for place in places for each in written]
+        for place, group in zip(places, groups, strict=True):
+            own = {"output": place, "tasks": [task], "seeds": group, "keep_models": bool(asked.attacks)}
+            tuned = place / "runs" / run.arm / f"{task}-{group[0]}" / MODEL_NAME
+            named: dict[str, Any] = {"model": run.arm, "seed": group[0], "cpu": run.hardware.cpu}
+            attacks = [
+                partial(attack, each, attack_name, tuned, output=place / f"{attack_name}.jsonl", **named)
+                for attack_name, each in asked.attacks.items()
+            ]
+            yield Evaluation(
+                name=f"{task}{f' {group[0]}' if asked.attacks else ''}, {run.name}",
+                model=run.model_path,
+                folder=place,
+                settings={"data": fingerprint(asked.prepared / task / "info.json"), **settings, "seeds": group},
+                steps=[partial(finetune, _finetuning_options(name, asked, run, own)), *attacks],
+                results=_mean_of(all_files if place == places[-1] else [], run, asked.seeds),
+                late=True,
+                removed=[str(tuned.relative_to(place))] if asked.attacks else [],
+            )
 
 
-def _squad(asked: Squad, run: Pretraining, place: Path) -> Iterator[Evaluation]:
-    """An evaluation for each seed; the last one's results are those of all."""
-    settings = {"data": fingerprint(asked.data / "SQuAD" / "info.json"), **kept_options(with_dashes(asked.options))}
-    for name, attack in asked.attacks.items():
-        files = {"data": attack.data, "original": attack.original, "pairs": attack.pairs}
-        settings |= {f"{name}, {part}": fingerprint(path) for part, path in files.items() if path is not None}
-    folders = [place / f"seed-{seed}" for seed in range(1, asked.seeds + 1)]
-    for seed, folder in enumerate(folders, start=1):
-        results = folder / RESULTS_NAME
-        own = {"output": folder, "tasks": ["SQuAD"], "seeds": [seed], "keep_models": bool(asked.attacks)}
-        training = partial(steps.finetune, _finetuning_options("squad", asked, run, own))
-        tuned = folder / "runs" / run.arm / f"SQuAD-{seed}" / MODEL_NAME
-        attacked: dict[str, Any] = {"model": run.arm, "seed": seed, "results": results, "cpu": run.hardware.cpu}
-        attacks = [partial(steps.attack, attack, name, tuned, **attacked) for name, attack in asked.attacks.items()]
-        last = seed == asked.seeds
-        yield Evaluation(
-            name=f"SQuAD {seed}, {run.name}",
-            model=run.model_path,
-            folder=folder,
-            settings=settings,
-            steps=[training, *attacks],
-            results=_mean_of([each / RESULTS_NAME for each in folders] if last else [], run, asked.seeds),
-            late=True,
-            removed=[str(tuned.relative_to(folder))],
-        )
-
-
-def _finetuning_options(part: str, asked: Glue | Squad, run: Pretraining, own: dict[str, Any]) -> FinetuneOptions:
+def _finetuning_options(name: str, asked: Finetuning, run: Pretraining, own: dict[str, Any]) -> FinetuneOptions:
     """The options of a fine-tuning: those of the file, which are checked, and the experiment's own."""
-    where = f"evaluations.{part}.options"
-    named = {name.replace("-", "_"): value for name, value in asked.options.items() if value is not None}
-    own |= {"models": [f"{run.arm}={run.model_path.resolve()}"], "prepared": asked.data.resolve()}
-    own |= {"cpu": run.hardware.cpu}
-    words = {name: str(value) if isinstance(value, Path) else value for name, value in own.items()}
+    where = f"evaluations.finetune.{name}.options"
+    named = {option.replace("-", "_"): value for option, value in asked.options.items() if value is not None}
+    own |= {
+        "models": [f"{run.arm}={run.model_path.resolve()}"],
+        "prepared": asked.prepared.resolve(),
+        "cpu": run.hardware.cpu,
+    }
+    words = {option: str(value) if isinstance(value, Path) else value for option, value in own.items()}
     options = convert({**named, **words}, where, FinetuneOptions, expected="options of the fine-tuning")
-    check(options, flags=lambda name: f"{where}: {name}")
+    check(options, flags=lambda option: f"{where}: {option}")
     return options
 
 
@@ -319,7 +289,7 @@ def _mean_of(paths: Sequence[Path], run: Pretraining, seeds: int) -> Callable[[]
 
 def _mean(found: Sequence[Result], run: Pretraining) -> Result:
     first = found[0]
-    items = {
+    items: dict[str, Any] = {
         part: {name: np.mean([getattr(each, part)[name] for each in found], axis=0).tolist() for name in given}
         for part, given in (("examples", first.examples), ("denominators", first.denominators))
     }
@@ -332,3 +302,40 @@ def _mean(found: Sequence[Result], run: Pretraining) -> Result:
         wall_seconds=round(sum(seconds), 1) if seconds else None,
         settings={"finetuning_seeds": len(found)},
     )
+
+
+# --- In the process of an evaluation ---
+
+
+def measure(asked: Sequence[Asked], options: OpeningOptions) -> None:
+    """Measures one model on yardsticks, its checkpoint read once, and writes the lines of results."""
+    from ..evaluation.yardstick import evaluate
+
+    last = list(evaluate([asked[0].model], [each.task for each in asked], options))
+    for each, measured in zip(asked, last, strict=True):
+        early = list(evaluate(each.earlier, [each.task], options)) if each.earlier else []
+        with replacing_text(each.output) as stream:
+            stream.writelines(result.line for one in (*early, measured) for result in one.results())
+
+
+def finetune(options: FinetuneOptions) -> None:
+    from ..finetuning.run import finetune_all
+
+    finetune_all(options)
+
+
+def attack(attacked: Attack, name: str, trained: Path, *, output: Path, model: str, seed: int, cpu: bool) -> None:
+    """Answers the questions of an attack with a fine-tuned model, and writes the scores beside the answers."""
+    from ..finetuning.run import predict
+    from ..robustness.measure import measure_files
+
+    answers, original = output.with_name(f"{name}.json"), output.with_name(f"{name}-original.json")
+    for data, written in ((attacked.data, answers), (attacked.original, original)):
+        if data is not None:
+            predict(PredictOptions(checkpoint=trained, file=data, output=written, cpu=cpu))
+    if attacked.pairs is None:
+        measured = measure_files(attacked.data, answers, name=name)
+    else:
+        measured = measure_files(attacked.pairs, original, answers, name=name)
+    with replacing_text(output) as stream:
+        stream.write(measured.result(model, seed).line)

@@ -14,7 +14,7 @@ from ..errors import TrueNegError
 from ..files import replacing_text
 from ..launch.jobs import Job, devices_of, run_jobs
 from ..launch.slurm import SLURM, call_in_job
-from ..launch.training import DONE_NAME, RESULTS_NAME, Hardware, changed_setting, check_precision, hold_lock
+from ..launch.training import RESULTS_NAME, Hardware, changed_setting, check_precision, hold_lock
 from ..models.checkpoints import quiet_fairseq
 from ..report.page import report_page
 from ..report.run import find_runs
@@ -53,16 +53,14 @@ class Run:
         return len(self.missing(late=late)) + (not late and not self.training.model_path.exists())
 
     def check(self, file: Path) -> None:
-        """Refuses to go on if the file asks for something else than what the folder has."""
-        named = {f"the training of {self.name}": (self.training.folder, self.training.settings)}
-        named |= {each.name: (each.folder, each.settings) for each in self.evaluations}
-        for name, (folder, settings) in named.items():
-            if difference := changed_setting(folder, settings):
-                option, there, here = difference
-                raise TrueNegError(
-                    f"{file}: {name} has {option} {there}, and the file asks for {here}; put it back, give the arm "
-                    f"another name, or choose another --output (the old one is {folder})"
-                )
+        """Refuses to go on if the file asks for another training than that of the folder."""
+        folder = self.training.folder
+        if difference := changed_setting(folder, self.training.settings):
+            option, there, here = difference
+            raise TrueNegError(
+                f"{file}: the training of {self.name} has {option} {there}, and the file asks for {here}; put it back, "
+                f"give the arm another name, or choose another --output (the old one is {folder})"
+            )
 
     def execute_in_job(self, job: Job, options: Sequence[str], *, late: bool) -> None:
         """:meth:`execute` in a job of SLURM, whose log says what is done."""
@@ -113,7 +111,7 @@ class Run:
                 found += evaluation.results() if evaluation.done else ()
             except TrueNegError as error:
                 measured = evaluation.steps or evaluation.asked
-                again = f"; remove {evaluation.folder / DONE_NAME} to evaluate again" if measured else ""
+                again = f"; remove {evaluation.record} to evaluate again" if measured else ""
                 lost.append(f"{evaluation.name}: {error}{again}")
         return found
 

@@ -6,15 +6,17 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta, Struct, structs
 
 from ..errors import TrueNegError
-from ..evaluation.yardstick import YARDSTICKS, Task
 from ..files import convert, read_bytes
 from ..launch.slurm import LaunchOptions
 from ..options import option
+
+if TYPE_CHECKING:
+    from ..evaluation.yardstick import Task
 
 Value = bool | int | float | str | list[int | float | str] | None
 """An option's value. true: the bare flag. false or null: no flag, even if `training` sets it."""
@@ -31,9 +33,10 @@ _EXPECTED = "an experiment (see docs/start/experiments.md)"
 _OWN = frozenset(
     "seed max-update save-dir cpu synonym-table finetune-from-model restore-file arch fp16 bf16 memory-efficient-fp16 "
     "memory-efficient-bf16 amp max-epoch stop-time-hours stop-min-lr patience disable-validation valid-subset "
-    "log-format no-epoch-checkpoints keep-interval-updates keep-interval-updates-pattern no-save distributed-world-size log-file "
-    "tensorboard-logdir no-save-optimizer-state no-last-checkpoints checkpoint-suffix reset-optimizer "
-    "reset-lr-scheduler reset-meters reset-dataloader optimizer-overrides continue-once".split()
+    "log-format no-epoch-checkpoints keep-interval-updates keep-interval-updates-pattern no-save "
+    "distributed-world-size log-file tensorboard-logdir no-save-optimizer-state no-last-checkpoints "
+    "checkpoint-suffix reset-optimizer reset-lr-scheduler reset-meters reset-dataloader optimizer-overrides "
+    "continue-once".split()
 )
 """Options of fairseq-train that the experiment decides: seeds, updates, precision, and what a training that is stopped
 and continued needs."""
@@ -62,7 +65,7 @@ class ExperimentOptions(LaunchOptions):
     set: list[str] = option(
         default_factory=list, help="in place of the file's values, such as paths.data=DATA-BIN", metavar="NAME=VALUE"
     )
-    output: Path | None = option(None, "folder of the runs and results", metavar="DIR")
+    output: Path = option(Path("experiment"), "folder of the runs and results", metavar="DIR")
     jobs: int = option(1, "trainings at a time; they share the GPUs in turn", ge=1)
     only: list[str] = option(default_factory=list, help="this time only these arms", metavar="ARM")
     cpu: bool = option(False, "use the CPU only")
@@ -94,16 +97,6 @@ class Validation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     split: str = "valid"  # of the data
 
 
-class Glue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``truneg finetune`` on GLUE; the mean over its seeds counts."""
-
-    data: Path  # the folder that ``truneg data prepare`` made
-    tasks: Annotated[list[str], Meta(min_length=1)]  # GLUE's names
-    seeds: _Count = 5  # of the fine-tuning, 1 to this
-    options: Options = {}  # of the command: epochs, lr, max-length ..
-    arms: list[str] | None = None  # the arms that it is for; None for all
-
-
 class Attack(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Attacked questions: a file of Jia and Liang, or one of ``truneg attack squad`` with its original and pairs."""
 
@@ -112,25 +105,25 @@ class Attack(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     pairs: Path | None = None  # None for Jia and Liang's files
 
 
-class Squad(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``truneg finetune`` on SQuAD, and the attacks; the mean over its seeds counts."""
+class Finetuning(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``truneg finetune``, and attacks on SQuAD; the mean over its seeds counts."""
 
-    data: Path  # the folder that ``truneg data prepare`` made, with SQuAD in it
-    seeds: _Count = 1  # of the fine-tuning, 1 to this
-    options: Options = {}  # of the command
+    prepared: Path  # the folder that ``truneg data prepare`` made
+    tasks: Annotated[list[str], Meta(min_length=1)]  # CoLA, SQuAD ..
+    seeds: _Count = 5  # of the fine-tuning, 1 to this
+    options: Options = {}  # of the command: epochs, lr, max-length ..
     arms: list[str] | None = None  # the arms that it is for; None for all
-    attacks: dict[_Name, Attack] = {}  # by their names
+    attacks: dict[_Name, Attack] = {}  # on SQuAD, by their names
 
 
 class Evaluations(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is measured of every trained model."""
 
-    tasks: dict[str, Task] = {}  # by the names of ``truneg evaluate --task``
+    tasks: dict[str, Any] = {}  # each a Task, by the names of ``truneg evaluate --task``
     every: _Count | None = None  # held-out text also after each so many updates (Table 2); None for the end alone
     electra: Validation | None = None
     generation: Validation | None = None
-    glue: Glue | None = None
-    squad: Squad | None = None
+    finetune: dict[_Name, Finetuning] = {}  # by names for the file
 
 
 class Experiment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -200,6 +193,8 @@ def read_experiment(path: Path, overrides: Sequence[str] = (), only: Sequence[st
     from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
     from yaml import YAMLError
 
+    from ..evaluation.yardstick import YARDSTICKS
+
     text = read_bytes(path, expected=_EXPECTED)
     try:
         merged = OmegaConf.merge(OmegaConf.create(text.decode()), OmegaConf.from_dotlist(list(overrides)))
@@ -214,6 +209,7 @@ def read_experiment(path: Path, overrides: Sequence[str] = (), only: Sequence[st
     evaluations = found.pop("evaluations", None)
     asked = dict(evaluations) if isinstance(evaluations, dict) else {}
     tasks = {name: value for name in YARDSTICKS if (value := asked.pop(name, None)) is not None}
+    asked["finetune"] = {name: part for name, part in (asked.get("finetune") or {}).items() if part is not None}
     every = tasks["held-out"].pop("every", None) if isinstance(tasks.get("held-out"), dict) else None
     experiment = convert({**found, "evaluations": asked | {"every": every}}, str(path), Experiment, expected=_EXPECTED)
     named = {name: _task(path, name, value) for name, value in tasks.items()}
@@ -228,11 +224,15 @@ def read_experiment(path: Path, overrides: Sequence[str] = (), only: Sequence[st
 
 def _task(path: Path, name: str, asked: Any) -> Task:
     """A yardstick: FILE, a list of files, or ``files`` with options of ``truneg evaluate``."""
+    from ..evaluation.yardstick import Task
+
     options = with_dashes(asked) if isinstance(asked, dict) else {"files": asked}
     files = options.pop("files", "valid" if name == "held-out" else [])
     options = {option.replace("-", "_"): value for option, value in options.items()}
     content = {"name": name, "files": [files] if isinstance(files, str) else files, **options}
-    task = convert(content, f"{path}: evaluations.{name}", Task, expected="FILE, or files and options of truneg evaluate")
+    task = convert(
+        content, f"{path}: evaluations.{name}", Task, expected="FILE, or files and options of truneg evaluate"
+    )
     # The masked positions are the same for all arms and seeds.
     return replace(task, mask_seed=1) if name == "held-out" and task.mask_seed is None else task
 
@@ -244,12 +244,11 @@ def _check(path: Path, experiment: Experiment) -> None:
         raise TrueNegError(f"{path}: model: has neither arch nor checkpoint; expected one of them")
     if experiment.control not in (None, *experiment.arms):
         raise TrueNegError(f"{path}: control: is {experiment.control}; expected one of {', '.join(experiment.arms)}")
-    for part in ("glue", "squad"):
-        for arm in getattr(getattr(evaluations, part), "arms", None) or ():
+    for name, part in evaluations.finetune.items():
+        for arm in part.arms or ():
             if arm not in experiment.arms:
-                raise TrueNegError(
-                    f"{path}: evaluations.{part}.arms: has {arm!r}; expected some of {', '.join(experiment.arms)}"
-                )
+                where = f"{path}: evaluations.finetune.{name}.arms"
+                raise TrueNegError(f"{where}: has {arm!r}; expected some of {', '.join(experiment.arms)}")
     if "held-out" in evaluations.tasks and evaluations.generation:
         raise TrueNegError(f"{path}: evaluations: has held-out, of masked LMs, and generation; expected one of them")
     for arm in experiment.arms:
@@ -272,10 +271,9 @@ def _check_options(path: Path, experiment: Experiment) -> None:
     parts = {"training": experiment.training, "model.options": experiment.model.options}
     parts |= {f"arms.{name}.options": arm.options for name, arm in experiment.arms.items()}
     own = dict.fromkeys(parts, _OWN)
-    for name in ("glue", "squad"):
-        if evaluation := getattr(experiment.evaluations, name):
-            parts[f"evaluations.{name}.options"] = evaluation.options
-            own[f"evaluations.{name}.options"] = _OWN_OF_FINETUNING
+    for name, part in experiment.evaluations.finetune.items():
+        parts[f"evaluations.finetune.{name}.options"] = part.options
+        own[f"evaluations.finetune.{name}.options"] = _OWN_OF_FINETUNING
     for where, options in parts.items():
         for name, value in with_dashes(options).items():
             # argparse takes the beginning of a flag for the whole.
@@ -312,8 +310,8 @@ def _check_files(path: Path, experiment: Experiment) -> None:
     for name, split in splits.items():
         of_languages = sorted(experiment.data.glob(f"{split}.*-*.idx"))  # of a translation
         named[f"evaluations.{name} {split}"] = [*of_languages, experiment.data / f"{split}.idx"][0]
-    if glue := experiment.evaluations.glue:
-        named |= {f"evaluations.glue.data, {task}": glue.data / task for task in glue.tasks}
+    for name, part in experiment.evaluations.finetune.items():
+        named |= {f"evaluations.finetune.{name}, {task}": part.prepared / task for task in part.tasks}
     for name, file in named.items():
         if not file.exists():
             raise TrueNegError(f"{path}: {name}: {file}: no such file or folder")

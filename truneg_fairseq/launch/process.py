@@ -1,7 +1,8 @@
-"""The process of one fine-tuning run: ``python -m truneg_fairseq.launch.process PRECISION FLAGS...``
+"""The process of one piece of work.
 
-It is fairseq-train with these flags; at its end it notes in the run's folder what the run has taken. Each run has a
-process of its own: its peak memory is its own, and one that is killed takes nothing along.
+``python -m truneg_fairseq.launch.process PRECISION FLAGS...`` is fairseq-train with these flags; at its end it notes
+in the run's folder what the run has taken. :func:`call_logged` has a process call functions. Each run has a process of
+its own: its peak memory is its own, and one that is killed takes nothing along.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from typing import Any
 
 import msgspec
 
-from ..errors import TrueNegError
+from ..errors import TrueNegError, one_line_errors
 from ..files import replacing_text
 from ..trainer.checkpoints import LAST
 
@@ -40,13 +41,14 @@ PACKAGES = Path(__file__).resolve().parents[2]
 """The folder that this package lies in."""
 ENDS = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 """What schedulers and clouds send before they take a machine away."""
-_PACKAGE = __name__.partition(".")[0]
+_PACKAGE = Path(__file__).resolve().parents[1].name  # also where this module is __main__
 _POLL_SECONDS = 0.5
 _PATIENCE = 120.0  # seconds that a training has to save itself after a signal
 _PARENT = "TRUNEG_FAIRSEQ_PARENT"
 # Variables that torchrun and the like set for their processes; a training that is started here must not see them.
 _RANKS = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _TAIL = 4_096
+_CALL = "call"
 _LOG_TAIL = 1 << 16
 _LONGEST_QUOTE = 200
 
@@ -151,6 +153,23 @@ def call_kept(path: Path) -> None:
     work()
 
 
+def call_logged(steps: Sequence[Callable[[], None]], *, log: Path, poll: Callable[[], None], device: str | None) -> int:
+    """Calls functions of this package one after the other in a fresh process, as :func:`run_logged` runs a command."""
+    work = log.with_suffix(".json").resolve()
+    keep_call(work, partial(_call_all, list(steps)))
+    try:
+        command = [sys.executable, "-m", __name__, _CALL, str(work)]
+        return run_logged(command, folder=PACKAGES, log=log, poll=poll, device=device)
+    finally:
+        work.unlink()
+
+
+def _call_all(steps: Sequence[Callable[[], None]]) -> None:
+    for step in steps:
+        print(step)
+        step()
+
+
 def _plain(value: Any) -> Any:  # noqa: PLR0911
     if value is None or isinstance(value, bool | int | float | str):
         return value
@@ -239,8 +258,15 @@ def failure(log: Path, code: int | None, start: int) -> str:
 
 
 def main(argv: Sequence[str]) -> None:
-    """Trains; the arguments are a precision, then fairseq-train's flags, with ``--save-dir``."""
+    """Trains, by a precision and fairseq-train's flags with ``--save-dir``; or calls what a file has."""
     precision, *flags = argv
+    if precision == _CALL:
+        end_with_command()
+        # Before fairseq is imported: its import would make the root logger print other packages' INFO and DEBUG lines.
+        logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
+        logging.getLogger("truneg_fairseq").setLevel(logging.INFO)
+        with one_line_errors():
+            return call_kept(Path(flags[0]))
     folder = Path(flags[flags.index("--save-dir") + 1])
     end_with_command()
     _train(flags, precision)

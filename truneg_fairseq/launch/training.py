@@ -28,8 +28,7 @@ SETTINGS_NAME = "settings.json"
 RESULTS_NAME = "results.jsonl"
 LOG_NAME = "train.log"
 MODEL_NAME = "model.pt"
-DONE_NAME = "done.json"
-_MADE = ("checkpoint*.pt", "model*.pt", "finished*.json", DONE_NAME)
+_MADE = ("checkpoint*.pt", "model*.pt", FINISHED_NAME)
 _ORPHAN_SECONDS = 3.0  # in which the training of a command that was killed has ended
 
 

@@ -255,7 +255,7 @@ class PluginTrainer(Trainer):
     def save_checkpoint(self, filename: str, extra_state: dict[str, Any]) -> str | None:
         """fairseq renames a checkpoint before the disk has it: a kill leaves one that cannot be read.
 
-        Where an epoch ends fairseq saves no checkpoint of the interval, and --keep-interval-updates-pattern would miss it.
+        Where an epoch ends, it saves no checkpoint of the interval: --keep-interval-updates-pattern would miss it.
         """
         extra_state = {**extra_state, **_dictionaries_of(self.task)}
         if self.cfg.checkpoint.write_checkpoints_asynchronously:
