@@ -89,7 +89,7 @@ def test_glue_by_fairseq_train(tmp_path):
     )
     flags = "--classification-head-name sentence_classification_head --num-classes 2 --batch-size 8 --cpu".split()
     flags += ["--optimizer", "adam", "--max-update", 1, "--disable-validation", "--user-dir", PLUGIN, *TINY_MODEL]
-    task = ("--task", "glue", "--criterion", "sentence_prediction_metrics", *flags)
+    task = ("--task", "glue", "--criterion", "sentence_prediction", *flags)
     run_command(fairseq_train(one, *task, "--save-dir", tmp_path / "run"))
     start = ("--save-dir", tmp_path / "next", "--finetune-from-model", tmp_path / "run" / "checkpoint_last.pt")
     assert_one_line(run_command(fairseq_train(two, *task, *start), check=False), "with another vocabulary")

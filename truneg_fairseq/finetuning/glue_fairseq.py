@@ -1,19 +1,16 @@
-"""Task ``glue``: fairseq's sentence_prediction with BERT's way to shorten pairs; and its criterion.
+"""Task ``glue``: fairseq's sentence_prediction with BERT's way to shorten pairs.
 
 fairseq reads the options' types at run time: no ``from __future__ import annotations`` here.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from fairseq.criterions import register_criterion
-from fairseq.criterions.sentence_prediction import SentencePredictionConfig as CriterionConfig
-from fairseq.criterions.sentence_prediction import SentencePredictionCriterion
 from fairseq.data import (
     FairseqDataset,
     IdDataset,
@@ -27,22 +24,13 @@ from fairseq.data import (
     StripTokenDataset,
     data_utils,
 )
-from fairseq.logging import metrics
 from fairseq.tasks import FairseqTask, register_task
 from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..criterions.masked_lm_true_neg import log_rates
 from ..errors import TrueNegError, one_line_errors
-from ..objectives.rates import Rate
 from ..options import check, option
-from .glue import classification_metrics, regression_metrics
-
-_ACCURACY = Rate("accuracy", "ncorrect", "nsentences", scale=100.0)
-# By number of classes, 0 for scores.
-_METRICS = {0: ("pearson", "spearman"), 2: ("matthews", "f1")}
-_COLLECTED = "_predictions"  # fairseq shows no meter whose name begins with an underscore
 
 logger = logging.getLogger(__name__)
 
@@ -182,65 +170,3 @@ class SentencesDataset(FairseqDataset):
 
     def num_tokens(self, index: int) -> int:
         return self.size(index)
-
-
-@register_criterion("sentence_prediction_metrics", dataclass=CriterionConfig)
-class SentencePredictionMetrics(SentencePredictionCriterion):
-    """The loss of fairseq's criterion; in validation the metrics of the whole set, on any number of workers.
-
-    Logged in validation, in percent: ``accuracy``, ``matthews`` and, of two classes, ``f1`` of the second; of scores
-    ``pearson`` and ``spearman``. Each can be ``--best-checkpoint-metric``. A correlation with a constant is 0.
-
-    The predictions of all workers are gathered after each batch and kept to the end of the validation: a correlation of
-    ranks cannot be had from sums.
-    """
-
-    def __init__(self, cfg: CriterionConfig, task: Any) -> None:
-        super().__init__(cfg, task)
-        self.keep_pred_and_targ = False  # whatever its report_ options say
-
-    def forward(self, model: Any, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, int, dict[str, Any]]:
-        """The loss of a batch (fp32 scalar, a sum), the number of examples, and in evaluation their predictions."""
-        outputs: list[Tensor] = []
-        with model.register_forward_hook(lambda _, given, output: outputs.append(output[0].detach())):
-            loss, size, log = super().forward(model, sample, reduce)
-        if not self.training:
-            (logits,) = outputs
-            log["predictions"] = (logits.view(-1).float() if self.regression_target else logits.argmax(1)).cpu()
-            log["targets"] = sample["target"].view(-1).cpu()
-            log["classes"] = 0 if self.regression_target else logits.shape[1]
-        return loss, size, log
-
-    def logging_outputs_can_be_summed(self) -> bool:
-        """Counts are summed on the device; the predictions of a validation are gathered from the workers."""
-        return bool(self.training)
-
-    @staticmethod
-    def reduce_metrics(logging_outputs: Sequence[dict[str, Any]]) -> None:
-        """Logs the loss as fairseq does, the accuracy, and the metrics of all predictions so far."""
-        counted = [{key: value for key, value in log.items() if key != "ncorrect"} for log in logging_outputs]
-        SentencePredictionCriterion.reduce_metrics(counted)
-        log_rates(logging_outputs, (_ACCURACY,))
-        collected = [log for log in logging_outputs if "predictions" in log]
-        if not collected:
-            return
-        pairs = [torch.stack((log["predictions"].double(), log["targets"].double()), dim=1) for log in collected]
-        metrics.log_concat_tensor(_COLLECTED, torch.cat(pairs))
-        classes = collected[0]["classes"]
-        for name in _METRICS.get(classes, ("matthews",)):
-            metrics.log_derived(name, _metric(name, classes))
-
-
-def _metric(name: str, classes: int) -> Callable[[Any], float]:
-    """A function from fairseq's meters to a metric in percent."""
-
-    def value(meters: Any) -> float:
-        predictions, targets = meters[_COLLECTED].tensor.numpy().T
-        scores = (
-            classification_metrics(predictions, targets, classes)
-            if classes
-            else regression_metrics(predictions, targets)
-        )
-        return round(100 * scores[name], 4)
-
-    return value
