@@ -32,6 +32,7 @@ truneg_fairseq.register()
 
 from truneg_fairseq.commands.main import main  # noqa: E402
 from truneg_fairseq.evaluation.lexsub import (  # noqa: E402
+    PEOPLE,
     SHOWN,
     Lexsub,
     f_parts,
@@ -289,7 +290,7 @@ def test_controls_by_hand(folder, tokens, checkpoints, tmp_path):
     chance = controls["chance"][SHOWN].ratios
     for name, ratio in chance.items():
         assert 0 <= ratio.value <= controls["ceiling"][SHOWN].ratios[name].value
-    accepted = [len(gold.accepted) for gold in benchmark.gold[" (people)"]]
+    accepted = [len(gold.accepted) for gold in benchmark.gold[PEOPLE]]
     assert 0 < chance["probability_accepted"].value < 2 * np.mean(accepted) / len(tokens.vocabulary)
 
 

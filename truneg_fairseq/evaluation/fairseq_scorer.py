@@ -13,8 +13,8 @@ from typing_extensions import override
 from ..errors import TrueNegError
 from ..models.checkpoints import Checkpoint
 from ..models.encoder import layer_states
-from ..models.loading import load_model
-from ..vocabulary import fingerprint, read_symbols
+from ..models.loading import load_checkpoint, load_model
+from ..vocabulary import read_symbols
 from .scorer import Scorer
 
 
@@ -63,11 +63,7 @@ class FairseqMaskedLm(Scorer):
         for name, tensor in read.state.items():
             if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
                 raise TrueNegError(f"{read.path}: {name} is not finite; the training diverged; use an earlier one")
-        loaded = load_model(read, data, vocabulary=fingerprint(read_symbols(data)))
-        if not hasattr(loaded.task, "mask_idx"):
-            raise TrueNegError(
-                f"{read.path}: is of task {type(loaded.task).__name__}; expected a masked-LM task such as masked_lm"
-            )
+        loaded = load_checkpoint(read, data)
         encoder: Any = loaded.model.encoder.sentence_encoder
         longest, padding = int(loaded.model.max_positions()), int(encoder.padding_idx)
         super().__init__(read.path, loaded.model, padding=padding, longest=longest, cpu=cpu)

@@ -80,7 +80,11 @@ class HeldOut(Yardstick):
         self._excluded = exclusions(tokens)
         self._longest = 0
         if tokens.folder is None:
-            self.sha256 = file_digest(Path(self._source)) if Path(self._source).is_file() else ""
+            if not Path(self._source).is_file():
+                raise TrueNegError(
+                    f"--task held-out={self._source}: no such file; expected the text for Hugging Face's models"
+                )
+            self.sha256 = file_digest(Path(self._source))
 
     @override
     def score(self, scorer: Scorer) -> dict[str, Scores]:
@@ -141,8 +145,6 @@ class HeldOut(Yardstick):
 
         assert isinstance(self._tokens, HuggingFaceTokens)
         path, padding = Path(self._source), self._tokens.padding
-        if not path.is_file():
-            raise TrueNegError(f"--task held-out={path}: no such file; expected the text for Hugging Face's models")
         collator = DataCollatorForTrueNegatives(self._tokens.tokenizer)
         seed = 1 if self._task.mask_seed is None else self._task.mask_seed
         samples = list(self._samples(path, longest - 2))

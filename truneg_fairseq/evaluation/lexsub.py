@@ -31,9 +31,9 @@ from .yardstick import Scores, Task, Yardstick
 
 CUT = 10
 """Words that a model may give: the 10 of F^10 and R@10."""
-CANDIDATES = {"": False, " (people)": True}
-"""By what the names of tasks end with, whether candidates are only those that people wrote."""
-SHOWN = "lexsub kept (people)"
+PEOPLE = " (people)"
+"""How the names of tasks end whose candidates are only those that people wrote."""
+SHOWN = f"lexsub kept{PEOPLE}"
 """The task that a person sees: the target stands in the sentence, and candidates are those that people wrote."""
 LOOK_UP_WEIGHT = 0.1
 """Of the table beside the model's probability."""
@@ -202,7 +202,7 @@ class Lexsub(Yardstick):
         self.sha256 = judgements.sha256
         placed = places_of(judgements, tokens)
         self.places = [place for place in placed if any(candidate.votes for _, candidate in place.single)]
-        self.gold = {end: [self._gold(place, people) for place in self.places] for end, people in CANDIDATES.items()}
+        self.gold = {end: [self._gold(place, end == PEOPLE) for place in self.places] for end in ("", PEOPLE)}
         candidates = np.concatenate([place.candidates for place in self.places])
         self.described = (
             f"lexsub: {len(self.places)} targets; {len(judgements.targets) - len(placed)} are not one token of the "
@@ -242,16 +242,16 @@ class Lexsub(Yardstick):
         rows = {"cosine": self._cosine(scorer), "chance": self._chance()}
         if self._table is not None:
             rows["table"] = self._look_up(scorer, self._table)
-        found = {name: self._measured(each)[" (people)"] for name, each in rows.items()}
+        found = {name: self._measured(each)[PEOPLE] for name, each in rows.items()}
         found["ceiling"] = _ratios(
-            [self._of_oracle(*each) for each in zip(self.places, self.gold[" (people)"], strict=True)]
+            [self._of_oracle(*each) for each in zip(self.places, self.gold[PEOPLE], strict=True)]
         )
         names = [place.target.name for place in self.places]
         return {name: {SHOWN: Scores(ratios, names)} for name, ratios in found.items()}
 
     def _measured(self, rows: Rows) -> dict[str, dict[str, Ratio]]:
         """By the end of the task's name."""
-        parts: dict[str, list[list[Parts]]] = {end: [[] for _ in self.places] for end in CANDIDATES}
+        parts: dict[str, list[list[Parts]]] = {end: [[] for _ in self.places] for end in self.gold}
         for index, row in rows:
             lemmas = self._lemmas.of_tokens(self.places[index].target.pos)
             ranked = lemmas[np.argsort(-row, kind="stable")]

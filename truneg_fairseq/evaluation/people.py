@@ -37,7 +37,7 @@ _ANSWERS = (
     'people\'s answers: a JSON list of {"context", "word", "answers": {word: count}}, or cloze_laplace.txt of '
     "github.com/Andrea-de-Varda/prediction-resource"
 )
-_PEOPLE = "SWORDS's JSON, CoInCo's XML, or SemEval-2007's XML and its gold file"
+_PEOPLE = "SWORDS's JSON, CoInCo's XML, SemEval-2007's XML and its gold file, or cloze answers"
 
 
 @dataclass(frozen=True)
@@ -96,10 +96,10 @@ def read_people(paths: Sequence[Path]) -> Judgements:
     path, *gold = paths
     content = read_bytes(path, expected=_PEOPLE, limit=_LARGEST_FILE)
     start, digest = content.lstrip()[:2], hashlib.sha256(content)
-    if start.startswith((b"[", b"{'")):
-        return _of_answers(read_answers(path, content))
     try:
-        if not start.startswith(b"<"):
+        if start.startswith((b"[", b"{'")):
+            targets = list(_of_answers(read_answers(path, content)))
+        elif not start.startswith(b"<"):
             targets = list(_swords(path, content))
         elif b"<lexelt" not in content:
             targets = _with_negatives(_coinco(content))
@@ -293,7 +293,6 @@ class Context:
 class Answers:
     """A file's content."""
 
-    path: Path
     sha256: str  # hexadecimal, of the unpacked file
     contexts: tuple[Context, ...]
 
@@ -316,7 +315,7 @@ def read_answers(path: Path, content: bytes | None = None) -> Answers:
     answered = tuple(context for context in contexts if context.answers and context.text.strip())
     if not answered:
         raise TrueNegError(f"{path}: has no context with answers; expected {_ANSWERS}")
-    return Answers(path, hashlib.sha256(content).hexdigest(), answered)
+    return Answers(hashlib.sha256(content).hexdigest(), answered)
 
 
 def _published(content: bytes) -> list[Context]:
@@ -338,7 +337,7 @@ def _published(content: bytes) -> list[Context]:
     ]
 
 
-def _of_answers(answers: Answers) -> Judgements:
+def _of_answers(answers: Answers) -> Iterator[Target]:
     """The word that the text has as the target; the answers, and as many words that nobody wrote there, as candidates.
 
     The latter are answers of other contexts, drawn as often as people gave them, or a word's frequency would tell.
@@ -347,7 +346,7 @@ def _of_answers(answers: Answers) -> Judgements:
     for context in answers.contexts:
         counts.update(context.answers)
     words, shares = np.array(list(counts)), np.array(list(counts.values()), dtype=np.float64)
-    targets, random = [], np.random.default_rng(1)
+    random = np.random.default_rng(1)
     for number, context in enumerate(answers.contexts):
         if context.word is None:
             continue
@@ -361,7 +360,4 @@ def _of_answers(answers: Answers) -> Judgements:
             nobody = [word for word in dict.fromkeys(drawn.tolist()) if word not in context.answers][: len(given)]
             given += [Candidate(word, 0, _ASKED, True) for word in nobody if word != context.word]
             text = f"{context.text} {context.word} ."
-            targets.append(Target(str(number), text, len(context.text) + 1, context.word, "n", tuple(given)))
-    if not targets:
-        raise TrueNegError(f"{answers.path}: no context has a known word and other answers; expected some")
-    return Judgements(answers.path, answers.sha256, tuple(targets))
+            yield Target(str(number), text, len(context.text) + 1, context.word, "n", tuple(given))

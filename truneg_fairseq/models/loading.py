@@ -28,16 +28,17 @@ class LoadedCheckpoint(NamedTuple):
     updates: int  # of its training
 
 
-def load_checkpoint(checkpoint: Path, data: Path, seed: int | None = None) -> LoadedCheckpoint:
+def load_checkpoint(checkpoint: Path | Checkpoint, data: Path, seed: int | None = None) -> LoadedCheckpoint:
     """Loads a masked-LM model with its task, on a folder of binarized data, whatever the training's was.
 
     ``seed`` is that of the task's masks; None for that of the training.
     """
     require_unsplit(data, "--data")
-    loaded = load_model(read_checkpoint(checkpoint), data, seed=seed, vocabulary=fingerprint(read_symbols(data)))
+    read = checkpoint if isinstance(checkpoint, Checkpoint) else read_checkpoint(checkpoint)
+    loaded = load_model(read, data, seed=seed, vocabulary=fingerprint(read_symbols(data)))
     if not hasattr(loaded.task, "mask_idx"):
         raise TrueNegError(
-            f"{checkpoint}: is of task {type(loaded.task).__name__}; expected a masked-LM task such as masked_lm"
+            f"{read.path}: is of task {type(loaded.task).__name__}; expected a masked-LM task such as masked_lm"
         )
     return loaded
 
