@@ -323,3 +323,10 @@ def test_two_files_of_a_split_are_told_apart_by_name(files, data, tmp_path):
         "train": "train-v2.0.json",
         "valid": "dev-v2.0.json",
     }
+    shutil.copy(folder / "dev-v2.0.json", tmp_path / "questions.json")
+    with pytest.raises(
+        SystemExit, match=r"--task SQuAD=.*questions\.json: expected train or dev in the name of a file"
+    ):
+        prepare(
+            "--task", *named, f"SQuAD={tmp_path / 'questions.json'}", "--data", data, "--output-dir", tmp_path / "o"
+        )

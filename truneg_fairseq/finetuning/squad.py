@@ -68,8 +68,12 @@ class Squad(FinetuningTask):
                 )
             if paths:
                 found[split] = paths[0]
-        if not found:
-            raise TrueNegError(f"{places[0]}: has no train*.json and no dev*.json; expected SQuAD's files")
+        unknown = [place for place in places if place.is_file() and place not in found.values()]
+        if unknown or not found:
+            raise TrueNegError(
+                f"--task SQuAD={[*unknown, *places][0]}: expected train or dev in the name of a file, as in "
+                "train-v1.1.json ('truneg predict' reads files of any name)"
+            )
         return found
 
     def write(
