@@ -14,7 +14,7 @@ from truneg_fairseq.launch import process as run_process
 
 from . import commands
 
-commands.FORKABLE += [["-m", f"truneg_fairseq.{name}"] for name in ("launch.process", "experiments.steps")]
+commands.FORKABLE += [["-m", f"truneg_fairseq.{name}"] for name in ("launch.process",)]
 
 
 class Trainings:

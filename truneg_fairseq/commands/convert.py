@@ -27,7 +27,6 @@ class ConvertOptions:
     part: str | None = option(
         None, help="the model within the checkpoint (default: the first of these that it has)", choices=EXPORTS
     )
-    results: list[Path] = option(help="result files of this model, for its card", default_factory=list, metavar="JSONL")
     allow_pickle: bool = option(
         False, help="where IN has no safetensors, read the tensors of pytorch_model.bin (torch's weights_only)"
     )
@@ -50,7 +49,7 @@ def convert(options: ConvertOptions) -> None:
     source, output, data, pickle = Path(options.source), options.output, options.data, options.allow_pickle
     from_checkpoint = source.suffix == ".pt"
     if from_checkpoint and output.suffix != ".pt":
-        made = to_hf(source, output, data=data, part=options.part, results=options.results)
+        made = to_hf(source, output, data=data, part=options.part)
     elif data is None:
         raise TrueNegError("--data: expected the binarized data whose dictionary the checkpoint is for")
     elif from_checkpoint:

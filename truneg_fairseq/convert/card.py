@@ -5,19 +5,14 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import Any
-
-from tabulate import tabulate
 
 from .. import __version__
 from ..errors import TrueNegError
 from ..files import CITATION, read_record
 from ..models.checkpoints import Checkpoint
-from ..results.result import Result
 from ..trainer.folder import read_manifest
 
 CARD = "README.md"
@@ -54,7 +49,7 @@ model, tokenizer = {auto}.from_pretrained(folder), AutoTokenizer.from_pretrained
 
 {training}
 
-{results}## Licence
+## Licence
 
 To be filled in by the publisher of the model, here and in the first lines of this file.
 
@@ -66,11 +61,9 @@ To be filled in by the publisher of the model, here and in the first lines of th
 """
 
 
-def model_card(
-    checkpoint: Checkpoint, data: Path, architecture: str, *, name: str, results: Iterable[Result] = ()
-) -> str:
-    """The text of a model card: how the model was trained, and its scores over the seeds. It names no local path."""
-    from huggingface_hub import EvalResult, ModelCardData
+def model_card(checkpoint: Checkpoint, data: Path, architecture: str, *, name: str) -> str:
+    """The text of a model card: how the model was trained. It names no local path."""
+    from huggingface_hub import ModelCardData
 
     pipeline, auto = next(kind for end, kind in _KINDS.items() if architecture.endswith(end))
     training, tags = ["None by fairseq: these weights were converted to a checkpoint, and back."], ["truneg_fairseq"]
@@ -79,34 +72,13 @@ def model_card(
         training = [*_training(checkpoint, objective), *_data(data)]
         on_true_negatives = any(value != "uniform" and name != "uniform_targets" for name, value in objective.items())
         tags += [*(["true-negatives"] if on_true_negatives else []), *_criterion(checkpoint)]
-    scores: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for result in results:
-        for metric, value in result.metrics.items():
-            scores[result.task, metric].append(value)
-    index = [
-        EvalResult(
-            task_type=str(pipeline or "feature-extraction"),
-            dataset_type=task,
-            dataset_name=task,
-            metric_type=metric,
-            metric_value=round(fmean(values), 6),
-            metric_name=f"{metric}, mean of {len(values)} seeds",
-        )
-        for (task, metric), values in scores.items()
-    ]
-    metadata = ModelCardData(
-        library_name="transformers", pipeline_tag=pipeline, tags=tags, model_name=name, eval_results=index or None
-    )
-    rows = [(*of, fmean(values), stdev(values) if values[1:] else None, len(values)) for of, values in scores.items()]
-    head = ("task", "metric", "mean", "standard deviation", "seeds")
     return _CARD.format(
-        metadata=metadata.to_yaml(),
+        metadata=ModelCardData(library_name="transformers", pipeline_tag=pipeline, tags=tags).to_yaml(),
         name=name,
         architecture=architecture,
         version=__version__,
         auto=auto,
         training="\n".join(f"- {line}" for line in training),
-        results=f"## Results\n\n{tabulate(rows, head, 'github', '.4f')}\n\n" if rows else "",
         citation=CITATION,
     )
 

@@ -7,7 +7,6 @@ with a classifier. A *part* names one of them.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from .. import register
 from ..errors import TrueNegError
 from ..files import is_new, new_folder
 from ..models.checkpoints import Checkpoint, check_vocabulary, data_of, read_checkpoint
-from ..results.result import Result, read_results
 from ..vocabulary import fingerprint, read_symbols
 from .architecture import CONFIG, ROBERTA_FIRST_POSITION, Conversion, hf_config
 from .card import CARD, model_card
@@ -42,9 +40,7 @@ _SPECIAL_SYMBOLS = 4
 _TASKS_OF_PAIRS = ("sentence_prediction", "glue")
 
 
-def to_hf(
-    checkpoint: Path, folder: Path, *, data: Path | None = None, part: str | None = None, results: Sequence[Path] = ()
-) -> Conversion:
+def to_hf(checkpoint: Path, folder: Path, *, data: Path | None = None, part: str | None = None) -> Conversion:
     """Writes a folder that ``AutoModel*`` and ``AutoTokenizer`` load, with a model card.
 
     Weights become float32. The rows are in the order of the vocabulary that lies beside the data (tokenizer.json,
@@ -55,7 +51,6 @@ def to_hf(
     register()
     if not is_new(folder):
         raise TrueNegError(f"{folder}: is there already; expected a new or an empty folder")
-    shown = _results_of_one(results)
     source = read_checkpoint(checkpoint)
     data = data or data_of(source)
     folders = list(dict.fromkeys((token_folder(data), data)))
@@ -94,7 +89,7 @@ def to_hf(
         if tokenizer is not None:
             tokenizer.save_pretrained(place)
             tokenizer.backend_tokenizer.model.save(str(place))  # vocab.txt, or vocab.json and merges.txt
-        card = model_card(source, data, architecture, name=folder.absolute().name, results=shown)
+        card = model_card(source, data, architecture, name=folder.absolute().name)
         (place / CARD).write_text(card, encoding="utf-8")
     parameters = sum(tensor.numel() for tensor in tensors.values())
     return Conversion(folder, config, parameters, notes, architecture=architecture)
@@ -127,17 +122,6 @@ def to_tensors(selection: Selection, rows: Tensor, *, pad: int, path: Path) -> d
             before = positions.new_zeros(pad + 1, positions.size(1))
             tensors[f"{base}{POSITIONS}"] = torch.cat([before, positions])
     return tensors
-
-
-def _results_of_one(paths: Sequence[Path]) -> list[Result]:
-    results = read_results(paths)
-    models = sorted({result.model for result in results})
-    if len(models) > 1:
-        raise TrueNegError(
-            f"--results: found runs of {', '.join(models)}, expected those of the exported model alone; give a file of "
-            "them"
-        )
-    return results
 
 
 def _classes(selection: Selection, labels: Path) -> dict[str, Any]:
