@@ -14,7 +14,7 @@ from truneg_fairseq.launch import process as run_process
 
 from . import commands
 
-commands.FORKABLE += [["-m", f"truneg_fairseq.{name}"] for name in ("launch.process",)]
+commands.FORKABLE.append(["-m", "truneg_fairseq.launch.process"])
 
 
 class Trainings:
