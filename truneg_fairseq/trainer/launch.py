@@ -53,7 +53,7 @@ def start_trainings() -> None:
             except ProcessExitedException as error:
                 if error.exit_code >= 0:
                     raise SystemExit(error.exit_code) from None
-                killed = f"worker {error.error_index} was ended by {stopping.name_of(-error.exit_code)}"
+                killed = f"worker {error.error_index} was ended by {stopping.signal_name(-error.exit_code)}"
                 raise SystemExit(f"truneg_fairseq: error: {killed}; see what sent it (out of memory?)") from None
             except KeyboardInterrupt:
                 raise SystemExit(130) from None

@@ -76,7 +76,7 @@ class StopRequest:
             if not self._has_begun and not _is_one_of_several():
                 # Where something swallows this, the training ends after its first update.
                 print(
-                    f"truneg_fairseq: stopped by {name_of(number)} before the first update; nothing to save, the same "
+                    f"truneg_fairseq: stopped by {signal_name(number)} before the first update; nothing to save, the same "
                     f"command starts again (exit code {EXIT_STOPPED})",
                     file=sys.stderr,
                     flush=True,
@@ -161,6 +161,6 @@ def end_readers() -> None:
                 reader._queue.get(timeout=0.02)
 
 
-def name_of(number: int | None) -> str:
+def signal_name(number: int | None) -> str:
     """Such as SIGTERM."""
     return signal.Signals(number).name if number else "another worker's signal"

@@ -291,7 +291,7 @@ class PluginTrainer(Trainer):
         elif anew:
             what = f"saved; the same command would start anew, because of {', '.join(anew)}"
         stopping.leave(
-            f"stopped by {stopping.name_of(self.request.number)} after update {self.get_num_updates():,}, {what} "
+            f"stopped by {stopping.signal_name(self.request.number)} after update {self.get_num_updates():,}, {what} "
             f"(exit code {code})",
             code,
         )
