@@ -76,8 +76,8 @@ class StopRequest:
             if not self._has_begun and not _is_one_of_several():
                 # Where something swallows this, the training ends after its first update.
                 print(
-                    f"truneg_fairseq: stopped by {signal_name(number)} before the first update; nothing to save, the same "
-                    f"command starts again (exit code {EXIT_STOPPED})",
+                    f"truneg_fairseq: stopped by {signal_name(number)} before the first update; nothing to save, the "
+                    f"same command starts again (exit code {EXIT_STOPPED})",
                     file=sys.stderr,
                     flush=True,
                 )
