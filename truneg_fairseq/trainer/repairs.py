@@ -1,8 +1,9 @@
 """The few repairs that fairseq needs to run this package's jobs. Nothing else here changes fairseq.
 
 All are applied when ``--user-dir`` imports the package, in every worker. Each names its cause where it is defined.
-Eight places of fairseq are replaced: ``call_main``, ``setup_task``, the wrapper of data parallelism, the copy of
-checkpoints, the progress bar, masks of masked_lm, the options of tasks, and the state of 16-bit optimizers.
+Eight places of fairseq are replaced: ``call_main``, ``setup_task`` (both have trainings make a
+:class:`~.trainer.PluginTrainer`), the wrapper of data parallelism, the copy of checkpoints, the progress bar, masks of
+masked_lm, the options of tasks, and the state of 16-bit optimizers.
 """
 
 from __future__ import annotations
