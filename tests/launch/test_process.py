@@ -114,17 +114,19 @@ from pathlib import Path
 import json
 from truneg_fairseq.results.names import NamedModel
 from truneg_fairseq.evaluation.yardstick import Task
+from truneg_fairseq.experiments.evaluation import Asked
 from truneg_fairseq.experiments.run import Run
-from truneg_fairseq.experiments.settings import Arm, Experiment, Model
-from truneg_fairseq.experiments.steps import Asked
+from truneg_fairseq.experiments.settings import Arm, Evaluations, Experiment, Model
 from truneg_fairseq.experiments.training import Pretraining
 from truneg_fairseq.finetuning.options import FinetuneOptions
 from truneg_fairseq.launch.process import _plain, _revived, size_of
 from truneg_fairseq.launch.training import Hardware
 made = FinetuneOptions(models=["a"], prepared=Path("b"), output=Path("c"), seeds=[1, 2], lr=0.1)
-asked = Asked((NamedModel("a", Path("b")),), Task("sts", ("c",), limit=2), Path("d"))
+asked = Asked(NamedModel("a", Path("b")), Task("sts", ("c",), limit=2), Path("d"), (NamedModel("e", Path("f")),))
+evaluations = Evaluations(tasks={"sts": asked.task})
 arms = {"a": Arm(options={"lr": [0.1, 1], "fp16": True}, synonym_table=Path("t"))}
-experiment = Experiment(data=Path("d"), model=Model(arch="a"), training={"lr": 1}, updates=2, arms=arms)
+named = {"training": {"lr": 1}, "updates": 2, "arms": arms, "evaluations": evaluations}
+experiment = Experiment(data=Path("d"), model=Model(arch="a"), **named)
 training = Pretraining(seed=1, folder=Path("f"), hardware=Hardware(cpu=True), experiment=experiment, arm="a")
 work = partial(size_of, (1, None), asked, Run(training, Path("r")), options=[made, {"x": size_of}])
 again = _revived(json.loads(json.dumps(_plain(work))))

@@ -50,7 +50,7 @@ class Pretraining(TrainingRun):
         self.train(progress, device)
         for updates, path in zip(self.experiment.milestones, self.earlier_models, strict=True):
             if not path.exists():
-                self.keep_model(path, next(self.folder.glob(f"checkpoint_*_{updates}.pt")))
+                self.keep_model(path, sorted(self.folder.glob(f"checkpoint_*_{updates}.pt"))[-1])
         self.keep_model(self.model_path, self.folder / LAST)
         self.tidy()
 
