@@ -267,9 +267,10 @@ class PluginTrainer(Trainer):
         with one_line_errors():
             checkpoints.save(state, Path(filename))
             every, updates = self.cfg.checkpoint.keep_interval_updates_pattern, self.get_num_updates()
-            kept = Path(filename).with_name(f"checkpoint_{extra_state['train_iterator']['epoch']}_{updates}.pt")
-            if every > 0 and updates % every == 0 and not any(kept.parent.glob(f"checkpoint_*_{updates}.pt")):
-                checkpoints.copy(Path(filename), kept)
+            place, folder = extra_state.get("train_iterator"), Path(filename).parent  # crash.pt has no place
+            is_kept = place is not None and every > 0 and updates % every == 0
+            if is_kept and not any(folder.glob(f"checkpoint_*_{updates}.pt")):
+                checkpoints.copy(Path(filename), folder / f"checkpoint_{place['epoch']}_{updates}.pt")
         return str(Path(filename).absolute())
 
     def _leave_if_asked(self) -> None:
