@@ -136,6 +136,12 @@ class HeldOut(Yardstick):
         ).next_epoch_itr(shuffle=False)
         for sample in batches:
             tokens = sample["net_input"]["src_tokens"]
+            largest, size = max(int(tokens.max()), int(sample["target"].max())), len(self._tokens.vocabulary)
+            if largest >= size:  # an index error otherwise, on a GPU one of CUDA's
+                raise TrueNegError(
+                    f"{data / split}.bin: has the id {largest:,}, but the dictionary {size:,} symbols; the data are "
+                    "damaged or of another dictionary; binarize them again"
+                )
             yield Batch(tokens, sample["target"], tokens.ne(self._tokens.padding).sum(1))
 
     def _of_text(self, longest: int) -> Iterator[Batch]:
