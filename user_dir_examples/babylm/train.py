@@ -58,7 +58,8 @@ class Preset:
 
 TRAINING = {
     **{"num_train_epochs": 10.0, "per_device_train_batch_size": 128, "learning_rate": 7e-4, "weight_decay": 0.1},
-    **{"adam_beta2": 0.98, "warmup_steps": 0.02, "save_strategy": "epoch", "report_to": "none"},
+    **{"adam_beta2": 0.98, "warmup_steps": 0.02, "save_strategy": "epoch", "save_total_limit": 1},
+    **{"report_to": "none"},
 }
 """The preset's values of transformers' TrainingArguments."""
 

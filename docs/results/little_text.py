@@ -1,0 +1,137 @@
+"""The lines and the tables of little_text.md.
+
+    python docs/results/little_text.py little lookup.jsonl    # from the experiment's folder and other result files
+    python docs/results/little_text.py                        # the tables, from the published lines
+
+The first command writes little_text.jsonl, with the losses on ``valid`` that chose the epoch; both write the tables
+into the page. Differences are paired by seed. With three seeds and more their intervals are those of ``truneg compare
+--bonferroni``; with fewer they are over the items alone, and marked.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from truneg_fairseq.results.comparison import ENOUGH_SEEDS, Comparison, Part, Quantity, Summary
+from truneg_fairseq.results.result import BITS, HELD_OUT, Metric, Result, read_results
+from truneg_fairseq.trainer.folder import read_series
+
+HERE = Path(__file__).parent
+LINES, PAGE = HERE / "little_text.jsonl", HERE / "little_text.md"
+BEGIN, END = "<!-- made by little_text.py -->", "<!-- end -->"
+EPOCHS = {18: 2, 36: 4, 54: 6}  # by updates
+EARLY = f"{HELD_OUT} after 33.33 %"
+VALID = "valid after epoch {}"
+LOSS = Metric("bits", False, BITS)
+COLUMNS = (
+    ("`test` after epoch 2, bits ↓", EARLY, BITS),
+    ("`test` after epoch 6, bits ↓", HELD_OUT, BITS),
+    ("people's next words, bits ↓", "cloze", BITS),
+    ("self-paced reading, gain ↑", "reading, self-paced", "gain"),
+    ("first-pass reading, gain ↑", "reading, first pass", "gain"),
+)
+COMPARED = (("baseline", "plain masked LM"), ("uniform", "label smoothing"), ("shuffled", "counts of no place"))
+
+
+def published(result: Result) -> Result:
+    """Without the places of files; the scores of items where an interval over them is shown."""
+    settings = {name: value for name, value in result.settings.items() if name in ("masked", "sequences", "updates")}
+    kept = {BITS} if result.task.startswith((HELD_OUT, "cloze")) and result.task != "cloze corpus word" else set()
+    parts = [
+        {name: [round(value, 3) for value in values] for name, values in each.items() if name in kept}
+        for each in (result.examples, result.denominators)
+    ]
+    return replace(result, examples=parts[0], denominators=parts[1], example_ids=[], settings=settings)
+
+
+def on_valid(folder: Path) -> Iterator[Result]:
+    """The losses that choose the epoch."""
+    for run in sorted(folder.glob("runs/*/seed-*/train")):
+        found = read_series(run).get(("valid", "loss"), {})
+        for updates, epoch in EPOCHS.items():
+            if updates in found and (run / "model.pt").exists():
+                yield Result(
+                    model=run.parent.parent.name,
+                    task=VALID.format(epoch),
+                    seed=int(run.parent.name.removeprefix("seed-")),
+                    metrics={BITS: found[updates]},
+                    shown={BITS: LOSS},
+                )
+
+
+def quantity(results: Sequence[Result], task: str, metric: str) -> Quantity | None:
+    shown = [each.shown[metric] for each in results if each.task == task and metric in each.shown]
+    return Quantity(metric, (Part(task, metric),), shown[0]) if shown else None
+
+
+def difference(found: Summary | None) -> str:
+    if found is None or found.differences is None or found.difference is None:
+        return "not yet measured"
+    if found.paired_seeds >= ENOUGH_SEEDS:
+        assert found.interval is not None
+        low, high, mark = found.interval.low, found.interval.high, ""
+    elif found.differences.ndim == 2:
+        items = found.differences.mean(axis=0)
+        reach = 1.96 * float(items.std(ddof=1)) / len(items) ** 0.5
+        low, high, mark = found.difference - reach, found.difference + reach, " †"
+    else:
+        return f"{found.difference:+.3f} †"
+    text = f"{found.difference:+.3f} [{low:+.3f}, {high:+.3f}]"
+    return (f"**{text}**" if low > 0 or high < 0 else text) + mark
+
+
+def mean(results: Sequence[Result], model: str, task: str, metric: str) -> str:
+    found = [each.metrics[metric] for each in results if (each.model, each.task) == (model, task)]
+    return f"{np.mean(found):.3f}" if found else ""
+
+
+def tables(results: Sequence[Result]) -> list[str]:
+    arms = list(dict.fromkeys(each.model for each in results))
+    lines = ["| | seeds | `valid` after epochs 2, 4, 6 | " + " | ".join(name for name, *_ in COLUMNS) + " |"]
+    lines.append("|---|---|---|" + "---:|" * len(COLUMNS))
+    for arm in arms:
+        seeds = sorted({each.seed for each in results if (each.model, each.task) == (arm, HELD_OUT)})
+        valid = ", ".join(filter(None, (mean(results, arm, VALID.format(epoch), BITS) for epoch in EPOCHS.values())))
+        values = [mean(results, arm, task, metric) for _, task, metric in COLUMNS]
+        shown = ", ".join(map(str, seeds)) if valid else ""
+        lines.append(f"| `{arm}` | {shown} | {valid} | {' | '.join(values)} |")
+    trained = [arm for arm in arms if any(each.model == arm and each.task == VALID.format(6) for each in results)]
+    untrained = [arm for arm in arms if arm not in trained]
+    for rival, title in COMPARED:
+        if rival not in trained:
+            continue
+        others = [arm for arm in trained if arm != rival]
+        others += untrained if rival == "baseline" else []
+        chosen = [each for each in results if each.model in (*others, rival)]
+        comparison = Comparison(chosen, rival, corrected=True)
+        lines += ["", f"Differences to `{rival}` ({title}):", ""]
+        lines.append("| | seeds | " + " | ".join(name for name, *_ in COLUMNS) + " |")
+        lines.append("|---|---:|" + "---:|" * len(COLUMNS))
+        for arm in others:
+            quantities = [quantity(results, task, metric) for _, task, metric in COLUMNS]
+            found = [comparison.summary(arm, each) if each else None for each in quantities]
+            paired = max((each.paired_seeds for each in found if each), default=0)
+            lines.append(f"| `{arm}` | {paired} | {' | '.join(map(difference, found))} |")
+    return lines
+
+
+def main() -> None:
+    if sys.argv[1:]:
+        folder, *others = map(Path, sys.argv[1:])
+        found = [*map(published, read_results([folder / "results.jsonl"])), *on_valid(folder)]
+        keys = {each.key for each in found}
+        found += [published(each) for each in read_results(others) if each.key not in keys]
+        LINES.write_text("".join(each.line for each in found), encoding="utf-8")
+    made = "\n".join(tables(read_results([LINES])))
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    PAGE.write_text(f"{before}{BEGIN}\n\n{made}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+    print(made)
+
+
+if __name__ == "__main__":
+    main()
