@@ -268,8 +268,8 @@ class PluginTrainer(Trainer):
             checkpoints.save(state, Path(filename))
             every, updates = self.cfg.checkpoint.keep_interval_updates_pattern, self.get_num_updates()
             place, folder = extra_state.get("train_iterator"), Path(filename).parent  # crash.pt has no place
-            is_kept = place is not None and every > 0 and updates % every == 0
-            if is_kept and not any(folder.glob(f"checkpoint_*_{updates}.pt")):
+            is_kept = every > 0 and updates % every == 0 and not any(folder.glob(f"checkpoint_*_{updates}.pt"))
+            if place is not None and is_kept:
                 checkpoints.copy(Path(filename), folder / f"checkpoint_{place['epoch']}_{updates}.pt")
         return str(Path(filename).absolute())
 
