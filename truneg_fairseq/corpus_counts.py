@@ -165,8 +165,8 @@ def _count_text(files: Sequence[Path], name: str, limits: Mapping[str, Any]) -> 
     def parts() -> Iterator[NDArray[np.int64]]:
         lines = (line for file in files for line in read_lines(file) if line.strip())
         while block := list(itertools.islice(lines, _LINES)):
-            for ids in tokenizer(block, add_special_tokens=False, verbose=False)["input_ids"]:
-                yield np.array([*ids, end], dtype=np.int64)
+            found = tokenizer(block, add_special_tokens=False, verbose=False)["input_ids"]
+            yield np.array([token for ids in found for token in (*ids, end)], dtype=np.int64)
 
     source = {"text": [str(path) for path in files], "truneg_fairseq": VERSION}
     return count_tokens(parts(), vocabulary_of_tokenizer(tokenizer).symbols, source=source, **limits)

@@ -29,7 +29,7 @@ def test_plain_and_gzipped_files_are_the_same(tmp_path):
 
 
 def test_who_is_unsure_has_no_vote(tmp_path):
-    """As in SWORDS's own evaluation: a candidate without another vote is none, and half of the votes are not enough."""
+    """As in SWORDS's own evaluation: a candidate without other votes is left out, and half of the votes refuse."""
     made = content()
     made["substitute_labels"]["s:0-0"] = ["UNSURE"] * 3
     made["substitute_labels"]["s:0-1"] = ["TRUE"] * 5 + ["FALSE"] * 4 + ["UNSURE"]

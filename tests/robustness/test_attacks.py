@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import squad_examples
 from support.commands import shared_file
-from support.squad_examples import one_line
+from support.squad_examples import PANTHERS, WHO, one_line, question
 
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.errors import TrueNegError
@@ -27,18 +27,6 @@ from truneg_fairseq.robustness.swap_synonyms import SwapSynWordNet
 for package in ("spacy", "lemminflect"):
     pytest.importorskip(package)
 
-PANTHERS = (
-    "Super Bowl 50 decided the champion of 2015. The Denver Broncos defeated the Carolina Panthers at a large stadium "
-    "in Santa Clara, California. The Broncos beat them quickly."
-)
-
-
-def question(text: str, *answers: str, context: str = PANTHERS, name: str = "q1") -> Question:
-    spans = tuple(Answer(answer, context.index(answer)) for answer in answers)
-    return Question(name, text, context, spans, "Title").require_legal("test")
-
-
-WHO = question("Which NFL team represented the AFC in 2015?", "Denver Broncos", "The Denver Broncos")
 WHERE = question("Where did the Broncos move in 2015?", "Santa Clara", name="q2")
 
 

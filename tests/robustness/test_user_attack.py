@@ -12,6 +12,7 @@ import pytest
 from add_sentence import AddSentenceDiverse, insertion_place
 from statement import statement
 from support.commands import REPOSITORY, run_command
+from support.squad_examples import PANTHERS, WHO, question
 from words import NearbyWords, fake_answer
 
 from truneg_fairseq.finetuning.squad_files import Answer, Question, SquadData, read_squad, write_squad
@@ -20,19 +21,6 @@ from truneg_fairseq.robustness.english import English, Text, Word
 
 for package in ("spacy", "lemminflect"):
     pytest.importorskip(package)
-
-PANTHERS = (
-    "Super Bowl 50 decided the champion of 2015. The Denver Broncos defeated the Carolina Panthers at a large stadium "
-    "in Santa Clara, California. The Broncos beat them quickly."
-)
-
-
-def question(text: str, *answers: str, context: str = PANTHERS, name: str = "q1") -> Question:
-    spans = tuple(Answer(answer, context.index(answer)) for answer in answers)
-    return Question(name, text, context, spans, "Title").require_legal("test")
-
-
-WHO = question("Which NFL team represented the AFC in 2015?", "Denver Broncos", "The Denver Broncos")
 
 
 @pytest.fixture(scope="module")

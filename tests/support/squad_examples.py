@@ -12,7 +12,7 @@ import pytest
 
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.data.tokenizer import BERT_SPECIALS
-from truneg_fairseq.finetuning.squad_files import SquadData
+from truneg_fairseq.finetuning.squad_files import Answer, Question, SquadData
 
 from . import glue_files
 
@@ -20,6 +20,20 @@ ANIMALS = "cat dog cow hen fox owl bee ant".split()
 COLOURS = "red blue green black white brown pink grey".split()
 TOKENS = [*BERT_SPECIALS, *ANIMALS, *COLOURS, "the", "is", "very", "what", "about", "##s", "?", "."]
 WINDOWS = ("--max-length", 24, "--doc-stride", 8, "--max-query-length", 6)
+
+PANTHERS = (
+    "Super Bowl 50 decided the champion of 2015. The Denver Broncos defeated the Carolina Panthers at a large stadium "
+    "in Santa Clara, California. The Broncos beat them quickly."
+)
+
+
+def question(text: str, *answers: str, context: str = PANTHERS, name: str = "q1") -> Question:
+    """A question on a context, with answers at their first places in it."""
+    spans = tuple(Answer(answer, context.index(answer)) for answer in answers)
+    return Question(name, text, context, spans, "Title").require_legal("test")
+
+
+WHO = question("Which NFL team represented the AFC in 2015?", "Denver Broncos", "The Denver Broncos")
 
 
 def write_data(folder: Path, tokens: list[str] = TOKENS) -> Path:

@@ -17,8 +17,9 @@ def mix_counts(model: nn.Module, tokenizer: Any, counts: str | Path, share: floa
     """Has a masked LM predict ``(1 - share) p + share q`` at masked tokens; q is the text's between neighbours.
 
     Its outputs have the logarithms of these probabilities in place of the logits there; other positions stay as they
-    are. So pipelines, evaluations and losses see the mixture. ``truneg data counts --text ... --tokenizer ...`` writes
-    the file. Mix it in only where you predict: a model that trains on the counted text would see its own answers.
+    are. Pipelines, and losses computed from the outputs, see the mixture; the ``loss`` that the model itself gives for
+    labels does not. ``truneg data counts --text ... --tokenizer ...`` writes the file. Mix it in only where you
+    predict: a model that trains on the counted text would see its own answers.
 
     Args:
         model: of ``AutoModelForMaskedLM``.
