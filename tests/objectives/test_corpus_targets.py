@@ -133,17 +133,17 @@ def test_counts_stay_integers_when_the_trainer_halves_the_criterion():
 
 
 @given(
-    text=st.lists(st.integers(0, SIZE - 3), min_size=3, max_size=40),
-    row=st.lists(st.integers(0, SIZE - 1), min_size=3, max_size=6),
+    text=st.lists(st.sampled_from([0, 1, 2, 8]), min_size=3, max_size=40),
+    row=st.lists(st.sampled_from([0, 1, 2, 7, 8]), min_size=3, max_size=6),
     share=st.floats(0, 1),
 )
 @settings(deadline=None, max_examples=50)
 def test_a_look_up_mixes_what_stands_between_the_neighbours_that_the_model_reads(text, row, share):
-    """Nothing is left out of the counts; 7 occurs never, as a mask does, and 8 is padding."""
+    """Nothing is left out of the counts, not even of the last token, 8; 7 never occurs, as a mask or padding."""
     counts, tokens = targets_of(text), torch.tensor([row])
     positions = torch.arange(len(row))
     logits = torch.randn(len(row), SIZE, generator=torch.Generator().manual_seed(1))
-    found = counts.mixed(logits, tokens, positions, PAD, share).exp()
+    found = counts.mixed(logits, tokens, positions, 7, share).exp()
     for place, own in enumerate(logits.softmax(-1)):
         expected = own
         beside = [row[other] for other in (place - 1, place + 1) if 0 <= other < len(row)]
