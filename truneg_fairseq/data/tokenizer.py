@@ -31,6 +31,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from ..corpora.text import read_lines
 from ..errors import TrueNegError, require, unreadable
@@ -39,10 +41,13 @@ from ..options import option
 from ..vocabulary import (
     MASK_SYMBOL,
     SPECIAL_SYMBOLS,
+    UNKNOWN,
     UNKNOWN_SYMBOL,
     Vocabulary,
+    fingerprint,
     gpt2_encoder_beside,
     is_cased,
+    read_symbols,
     tokenization_of,
 )
 
@@ -409,6 +414,58 @@ def check_dictionary(tokenizer: TextTokenizer, symbols: Collection[str], named: 
             f"{named}: lacks {len(lacking):,} of the tokenizer's {len(own):,} symbols (e.g. {lacking[0]!r}); expected "
             "the dictionary and the tokenizer of one model"
         )
+
+
+# Of a dictionary that was made from a corpus, words of the tokenizer are missing that the corpus does not have. Lacking
+# more than this, it is not of the tokenizer's model.
+_LACKING_SHARE = 0.5
+
+
+@dataclass(frozen=True)
+class PretrainedVocabulary:
+    """The dictionary and the tokenizer of a folder of binarized data."""
+
+    folder: Path  # the folder
+    symbols: tuple[str, ...]  # the dictionary's symbols by id
+    tokenizer: TextTokenizer  # what makes symbols of text
+
+    @classmethod
+    def load(cls, folder: Path) -> PretrainedVocabulary:
+        """Reads ``dict.txt`` and the tokenizer's files beside it."""
+        symbols = tuple(read_symbols(folder / "dict.txt"))
+        tokenizer = load_tokenizer(folder)
+        check_dictionary(tokenizer, symbols, str(folder / "dict.txt"), lacking_share=_LACKING_SHARE)
+        return cls(folder, symbols, tokenizer)
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 (hex) of the symbols in their order."""
+        return fingerprint(self.symbols)
+
+    @cached_property
+    def _id_of(self) -> dict[str, int]:
+        return {symbol: index for index, symbol in enumerate(self.symbols)}
+
+    @cached_property
+    def _id_of_number(self) -> NDArray[np.int64]:
+        return np.array([self._id_of.get(symbol, UNKNOWN) for symbol in self.tokenizer.symbol_of], dtype=np.int64)
+
+    def encode_batch(self, texts: Sequence[str]) -> list[NDArray[np.int64]]:
+        """The ids of every text, without ``<s>`` and ``</s>``; ``<unk>`` for what the dictionary does not have."""
+        return [
+            self._id_of_number[np.asarray(numbers, dtype=np.int64)] for numbers in self.tokenizer.encode_numbers(texts)
+        ]
+
+    def encode_with_offsets(self, text: str) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """The ids of a text, shape (N,), and the characters that each stands for, begin and end, shape (N, 2)."""
+        encoded = self.tokenizer.encode_with_offsets(text)
+        ids = np.array([self._id_of.get(symbol, UNKNOWN) for symbol, _, _ in encoded], dtype=np.int64)
+        return ids, np.array([place for _, *place in encoded], dtype=np.int32).reshape(-1, 2)
+
+    def save(self, folder: Path) -> None:
+        """Writes ``dict.txt`` and the tokenizer's files."""
+        self.tokenizer.save(folder)
+        (folder / "dict.txt").write_bytes((self.folder / "dict.txt").read_bytes())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from ..data.indexed import token_counts
-from ..data.tokenizer import vocabulary_of
-from ..finetuning.data import PretrainedVocabulary
+from ..data.tokenizer import PretrainedVocabulary, vocabulary_of
 from ..synonyms.build import cache_path
 from ..vocabulary import (
     BOS,

@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..data.tokenizer import PretrainedVocabulary
 from ..errors import TrueNegError, require
 from ..files import replacing_text
 from ..launch.training import Diverged
 from ..results.result import Metric
 from ..vocabulary import EOS, UNKNOWN
 from ..workers import Progress
-from .data import PretrainedVocabulary, count_longer
+from .data import count_longer
 from .glue_files import HIGHEST_SCORE, GlueSplit, TaskFormat, read_split, swap_pairs, task_files
 from .options import PredictOptions, PrepareOptions
 from .task import BASE_WIDTH, LARGE_WIDTH, Finetuned, FinetuningTask, Recipe, Scores, electra_layer_lr_decay

@@ -13,6 +13,7 @@ from typing import Any
 
 from .. import register
 from ..convert.architecture import architecture_flags, config_of
+from ..data.tokenizer import PretrainedVocabulary
 from ..errors import TrueNegError
 from ..files import require_different, require_unsplit, require_writable
 from ..launch.jobs import Job, devices_of, run_jobs
@@ -32,7 +33,7 @@ from ..options import flag_of
 from ..results.names import named_models
 from ..results.result import Result, append_result, read_results
 from ..workers import choose_device
-from .data import PretrainedVocabulary, read_info
+from .data import read_info
 from .glue import Glue
 from .glue_files import TASKS as GLUE
 from .options import FinetuneOptions, PredictOptions, PrepareOptions

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..data.tokenizer import PretrainedVocabulary
 from ..errors import TrueNegError
 from ..files import file_digest, replacing_text
 from ..results.result import Metric
 from ..vocabulary import UNKNOWN
 from ..workers import Progress
-from .data import PretrainedVocabulary, count_longer
+from .data import count_longer
 from .options import PredictOptions, WindowOptions
 from .squad_features import (
     FEATURES_FILE,

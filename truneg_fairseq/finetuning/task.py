@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from ..data.tokenizer import PretrainedVocabulary
 from ..files import new_folder
 from ..results.result import Metric
-from .data import PretrainedVocabulary, describe_sources, find_made, write_info
+from .data import describe_sources, find_made, write_info
 from .options import PredictOptions, PrepareOptions
 
 if TYPE_CHECKING:
