@@ -10,7 +10,7 @@ import torch
 from support.tokenizers_made import fast_tokenizer
 
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.evaluation.tokens import join_tokens, word_of
+from truneg_fairseq.evaluation.scorer import join_tokens, word_of
 from truneg_fairseq.vocabulary import (
     Vocabulary,
     WordBoundaries,

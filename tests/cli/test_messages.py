@@ -13,7 +13,7 @@ from support.cli_runs import assert_one_line, hydra, logged, training
 from support.commands import REPOSITORY, run_command, truneg
 
 from truneg_fairseq.data.tokenizer import BERT_SPECIALS
-from truneg_fairseq.results.held_out import read_measurements
+from truneg_fairseq.report.run import read_measurements
 
 
 def test_errors_leave_fairseq_train_as_one_line(data_bin, tmp_path):

@@ -26,7 +26,7 @@ from truneg_fairseq.evaluation.acceptance import (
 )
 from truneg_fairseq.evaluation.lexsub import Lemmatizer
 from truneg_fairseq.evaluation.people import read_people
-from truneg_fairseq.evaluation.tokens import DataTokens
+from truneg_fairseq.evaluation.scorer import DataTokens
 from truneg_fairseq.objectives.acceptance import (
     FEATURES,
     AcceptanceModel,

@@ -42,8 +42,11 @@ from truneg_fairseq.evaluation.lexsub import (  # noqa: E402
     recall_parts,
 )
 from truneg_fairseq.evaluation.people import read_people  # noqa: E402
-from truneg_fairseq.evaluation.scorer import WINDOW, Scorer  # noqa: E402
-from truneg_fairseq.evaluation.tokens import DataTokens  # noqa: E402
+from truneg_fairseq.evaluation.scorer import (  # noqa: E402
+    WINDOW,
+    DataTokens,
+    Scorer,
+)
 
 
 def obvious_gap(gains):

@@ -34,10 +34,9 @@ from truneg_fairseq.evaluation.held_out import HeldOut
 from truneg_fairseq.evaluation.hf_scorer import HuggingFaceScorer
 from truneg_fairseq.evaluation.minimal_pairs import Blimp
 from truneg_fairseq.evaluation.models import OpenedModel, OpeningOptions
-from truneg_fairseq.evaluation.tokens import Query
+from truneg_fairseq.evaluation.scorer import Query
 from truneg_fairseq.evaluation.yardstick import evaluate, parse_tasks
-from truneg_fairseq.results.names import NamedModel, named_models
-from truneg_fairseq.results.result import read_results
+from truneg_fairseq.results.result import NamedModel, named_models, read_results
 
 SENTENCES = [
     f"The {word} is very big , kids walked to the {other} ." for word, other in zip(WORDS[:-9], WORDS[9:], strict=True)

@@ -112,7 +112,7 @@ import sys
 from functools import partial
 from pathlib import Path
 import json
-from truneg_fairseq.results.names import NamedModel
+from truneg_fairseq.results.result import NamedModel
 from truneg_fairseq.evaluation.yardstick import Task
 from truneg_fairseq.experiments.evaluation import Asked
 from truneg_fairseq.experiments.run import Run

@@ -9,8 +9,14 @@ from pathlib import Path
 import pytest
 from support.browser import DESKTOP, PHONE, Browser
 
-from truneg_fairseq.evaluation.explain import FALSE_NEGATIVE, RIGHT, TRUE_NEGATIVE, ExplainedSentence, MaskedWord
-from truneg_fairseq.evaluation.explain_page import explanation_page
+from truneg_fairseq.evaluation.explain import (
+    FALSE_NEGATIVE,
+    RIGHT,
+    TRUE_NEGATIVE,
+    ExplainedSentence,
+    MaskedWord,
+    explanation_page,
+)
 from truneg_fairseq.report.charts import Bar, Line, interval_chart, line_chart, thinned
 from truneg_fairseq.report.html import Cell, Page, Section, Table
 

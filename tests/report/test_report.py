@@ -13,7 +13,7 @@ from support.cli_runs import hydra, training
 from support.commands import run_command, truneg
 
 from truneg_fairseq.commands.main import main
-from truneg_fairseq.results.held_out import read_measurements
+from truneg_fairseq.report.run import read_measurements
 from truneg_fairseq.results.result import Result, append_result
 from truneg_fairseq.trainer.folder import METRICS_NAME, add_line, keep_lines, read_series
 

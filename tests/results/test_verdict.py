@@ -8,7 +8,7 @@ import pytest
 from truneg_fairseq.results.comparison import Comparison
 from truneg_fairseq.results.intervals import holm, p_value
 from truneg_fairseq.results.result import HELD_OUT, Result
-from truneg_fairseq.results.verdict import verdict
+from truneg_fairseq.results.tables import verdict
 
 NOISE = (0.0, 0.02, 0.05)
 

@@ -19,10 +19,8 @@ from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.finetuning.squad_files import Answer, Question, SquadData, read_squad, write_squad
 from truneg_fairseq.results.result import read_results
 from truneg_fairseq.robustness import english
-from truneg_fairseq.robustness.attack import Attack, Edit, Pair, attack, edited, read_pairs
+from truneg_fairseq.robustness.attack import Attack, Edit, Pair, SwapSynWordNet, attack, edited, measure, read_pairs
 from truneg_fairseq.robustness.english import English
-from truneg_fairseq.robustness.measure import measure
-from truneg_fairseq.robustness.swap_synonyms import SwapSynWordNet
 
 for package in ("spacy", "lemminflect"):
     pytest.importorskip(package)

@@ -38,8 +38,7 @@ def squad(options: AttackOptions) -> None:
     Writes the questions that it applies to, transformed, with their answers at their offsets and their ids as they
     were, and beside them the pairs of original and transformed questions.
     """
-    from ..robustness.attack import attack_file
-    from ..robustness.swap_synonyms import SwapSynWordNet
+    from ..robustness.attack import SwapSynWordNet, attack_file
 
     print("\n".join(attack_file(options, lambda questions: SwapSynWordNet())))
 
@@ -52,7 +51,7 @@ def score(options: ScoreOptions) -> None:
     each original question counts.
     """
     from ..results.result import append_result
-    from ..robustness.measure import measure_files
+    from ..robustness.attack import measure_files
 
     if options.results is not None:
         if options.model is None or options.seed is None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from ..evaluation.models import OpeningOptions
 from ..files import require_writable
 from ..options import option
-from ..results.names import named_models
+from ..results.result import named_models
 
 
 @dataclass(kw_only=True)

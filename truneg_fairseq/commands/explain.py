@@ -53,8 +53,7 @@ def explain(options: ExplainOptions) -> None:
         raise TrueNegError(
             f"{options.file or ('TEXT' if options.text else 'stdin')}: found no text; expected a sentence"
         )
-    from ..evaluation.explain import Explainer
-    from ..evaluation.explain_page import explanation_page
+    from ..evaluation.explain import Explainer, explanation_page
 
     explainer = Explainer(options.checkpoint, options, synonym_table=options.synonym_table, detector=options.detector)
     sentences, say = [], print_unless_json(options)

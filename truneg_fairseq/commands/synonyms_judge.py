@@ -65,7 +65,7 @@ def judge(options: JudgeOptions) -> None:  # noqa: PLR0915
         raise TrueNegError(f"--detector: {'+'.join(sorted(wanted))} needs --checkpoint")
     from ..evaluation import acceptance
     from ..evaluation.people import read_people
-    from ..evaluation.tokens import DataTokens
+    from ..evaluation.scorer import DataTokens
     from ..results.tables import terminal
 
     opened = None

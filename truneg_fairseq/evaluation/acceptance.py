@@ -26,8 +26,7 @@ from ..synonyms.table import SynonymTable
 from ..workers import Progress
 from .lexsub import Lemmatizer, Place, places_of
 from .people import Judgements, is_accepted, is_conceivable
-from .scorer import Scorer
-from .tokens import Tokens
+from .scorer import Scorer, Tokens
 
 FOLDS = 5
 SAMPLES = 500

@@ -16,8 +16,7 @@ from ..results.intervals import Ratio
 from ..results.result import BITS, Metric
 from .models import OpenedModel
 from .people import COMMON, read_answers
-from .scorer import WINDOW, Scorer
-from .tokens import Query, Tokens
+from .scorer import WINDOW, Query, Scorer, Tokens
 from .yardstick import Scores, Task, Yardstick
 
 BEST = 10

@@ -25,15 +25,13 @@ from ..objectives.acceptance import embedding_cosine, packaged_model
 from ..objectives.loop import build_objective
 from ..objectives.options import TABLE
 from ..objectives.rates import BITS as NATS_TO_BITS
-from ..results.held_out import Example, describe
 from ..results.intervals import Ratio
-from ..results.result import BITS, HELD_OUT, Metric
+from ..results.result import BITS, HELD_OUT, Example, Metric, describe
 from ..synonyms import SynonymTable
 from ..synonyms.build import provide_exclusions
 from ..workers import Progress
 from .models import OpenedModel
-from .scorer import Scorer
-from .tokens import Tokens, word_of
+from .scorer import Scorer, Tokens, word_of
 from .yardstick import Measured, Scores, Task, Yardstick
 
 BINS = 15

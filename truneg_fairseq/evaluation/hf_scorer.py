@@ -18,8 +18,7 @@ from ..files import read_json
 from ..hf.projection import MaskedProjection, select_rows
 from ..trainer.folder import transformers_updates
 from ..vocabulary import vocabulary_of_tokenizer as vocabulary_of
-from .scorer import Scorer, attention_mask
-from .tokens import Tokens
+from .scorer import Scorer, Tokens, attention_mask
 
 ADAPTER = "adapter_config.json"
 """What a folder of PEFT has; its weights are those of another model and a few more."""

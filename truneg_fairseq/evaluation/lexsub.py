@@ -25,8 +25,7 @@ from ..synonyms.table import SynonymTable
 from ..synonyms.wordnet import open_database
 from .models import OpenedModel
 from .people import Candidate, Judgements, Target, is_accepted, is_conceivable, read_people
-from .scorer import WINDOW, Scorer
-from .tokens import Query, Tokens
+from .scorer import WINDOW, Query, Scorer, Tokens
 from .yardstick import Scores, Task, Yardstick
 
 CUT = 10

@@ -24,8 +24,7 @@ from ..results.intervals import Ratio
 from ..results.result import Metric
 from ..workers import Progress
 from .models import OpenedModel
-from .scorer import Scorer
-from .tokens import Query, Tokens
+from .scorer import Query, Scorer, Tokens
 from .yardstick import Scores, Task, Yardstick
 
 _LARGEST_FILE = 64 << 20  # bytes

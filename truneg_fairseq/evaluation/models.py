@@ -16,8 +16,7 @@ from ..vocabulary import TOKENIZATIONS
 if TYPE_CHECKING:
     from ..models.checkpoints import Checkpoint
     from ..synonyms import SynonymTable
-    from .scorer import Scorer
-    from .tokens import Tokens
+    from .scorer import Scorer, Tokens
 
 
 @dataclass(kw_only=True)
@@ -75,7 +74,7 @@ class OpenedModel:
 
             trusted = self._options.trust_remote_code
             return HuggingFaceTokens(self.path, self._options.tokenization, trust_remote_code=trusted)
-        from .tokens import DataTokens
+        from .scorer import DataTokens
 
         assert self._options.data is not None
         return DataTokens(self._options.data, self._options.tokenization, causal=self.is_causal)

@@ -21,8 +21,7 @@ from ..files import read_bytes
 from ..results.intervals import Ratio
 from ..results.result import Metric
 from .models import OpenedModel
-from .scorer import WINDOW, Scorer
-from .tokens import Query, Tokens
+from .scorer import WINDOW, Query, Scorer, Tokens
 from .yardstick import Scores, Task, Yardstick
 
 TIMES = {"reading, self-paced": "self_paced_reading_time", "reading, first pass": "RTfirstpass"}

@@ -16,8 +16,7 @@ from ..finetuning.glue_files import TASKS, read_split
 from ..results.intervals import Ratio
 from ..results.result import Metric
 from .models import OpenedModel
-from .scorer import Scorer
-from .tokens import Tokens
+from .scorer import Scorer, Tokens
 from .yardstick import Scores, Task, Yardstick
 
 TASK = "STS-B without training"

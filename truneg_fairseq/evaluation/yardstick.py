@@ -18,13 +18,11 @@ from typing import Any, ClassVar, NamedTuple
 from ..errors import TrueNegError
 from ..results.comparison import Quantity
 from ..results.intervals import Interval, Ratio, ratios_as_fields
-from ..results.names import NamedModel
-from ..results.result import Metric, Result
+from ..results.result import Metric, NamedModel, Result
 from ..results.tables import Table
 from ..synonyms.table import SynonymTable
 from .models import OpenedModel, OpeningOptions, load_table, prepare
-from .scorer import Scorer
-from .tokens import Tokens
+from .scorer import Scorer, Tokens
 
 YARDSTICKS = {
     "held-out": "held_out.HeldOut",

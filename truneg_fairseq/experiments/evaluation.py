@@ -24,8 +24,7 @@ from ..finetuning.options import FinetuneOptions, PredictOptions
 from ..launch.process import call_logged, failure, size_of
 from ..launch.training import MODEL_NAME, RESULTS_NAME
 from ..options import check
-from ..results.names import NamedModel
-from ..results.result import BITS, DISCRIMINATOR, GENERATED, GENERATOR, HELD_OUT, Result, read_results
+from ..results.result import BITS, DISCRIMINATOR, GENERATED, GENERATOR, HELD_OUT, NamedModel, Result, read_results
 from ..trainer.folder import METRICS_NAME, read_series
 from .settings import Attack, Finetuning, with_dashes
 from .training import Pretraining, fingerprint, kept_options
@@ -327,7 +326,7 @@ def finetune(options: FinetuneOptions) -> None:
 def attack(attacked: Attack, name: str, trained: Path, *, output: Path, model: str, seed: int, cpu: bool) -> None:
     """Answers the questions of an attack with a fine-tuned model, and writes the scores beside the answers."""
     from ..finetuning.run import predict
-    from ..robustness.measure import measure_files
+    from ..robustness.attack import measure_files
 
     answers, original = output.with_name(f"{name}.json"), output.with_name(f"{name}-original.json")
     for data, written in ((attacked.data, answers), (attacked.original, original)):

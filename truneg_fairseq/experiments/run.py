@@ -20,8 +20,7 @@ from ..report.page import report_page
 from ..report.run import find_runs
 from ..results.comparison import Comparison
 from ..results.result import Result
-from ..results.tables import markdown, notes, tables, terminal, wrapped
-from ..results.verdict import verdict
+from ..results.tables import markdown, notes, tables, terminal, verdict, wrapped
 from ..workers import Progress
 from .evaluation import Evaluation, evaluations_of, run_together
 from .settings import Experiment, ExperimentOptions

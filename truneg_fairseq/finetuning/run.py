@@ -30,8 +30,7 @@ from ..launch.training import (
 )
 from ..models.checkpoints import Checkpoint, check_vocabulary, quiet_fairseq, read_checkpoint
 from ..options import flag_of
-from ..results.names import named_models
-from ..results.result import Result, append_result, read_results
+from ..results.result import Result, append_result, named_models, read_results
 from ..workers import choose_device
 from .data import read_info
 from .glue import Glue

@@ -7,14 +7,13 @@ from pathlib import Path
 
 from .. import __version__
 from ..results.comparison import Comparison
-from ..results.held_out import QUANTITIES as MEASURED
-from ..results.held_out import Measurement
 from ..results.result import Result
 from ..results.tables import Table, notes, tables
 from ..trainer.folder import TRAINING
 from .charts import Line, difference_charts, line_chart
 from .html import Cell, Page, Section
-from .run import Run, differing_facts, fact_names
+from .run import QUANTITIES as MEASURED
+from .run import Measurement, Run, differing_facts, fact_names
 
 _TITLES = {
     **{"loss": "loss, bits per predicted token", "nll_loss": "cross-entropy (nll_loss), bits per target token"},

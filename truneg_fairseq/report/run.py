@@ -7,11 +7,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from ..errors import TrueNegError
-from ..files import split_name
-from ..results.held_out import Measurement, read_measurements
+from ..files import convert, split_name
+from ..results.intervals import Ratio
+from ..results.result import BITS, HELD_OUT, Example, Result, read_results
 from ..trainer.folder import MANIFEST_NAME, METRICS_NAME, TRAINING, Series, changes, is_held, read_manifest, read_series
 
+QUANTITIES = {
+    BITS: "loss, bits per masked token",
+    "accuracy": "accuracy, % of the masked tokens",
+    "hc_pred": "corrected, % of the mistakes",
+    "hc_iter": "sequences with a correction, %",
+}
+"""What a report shows, with its title and unit; the last two are those of Table 2."""
 _NOT_SHOWN = {"host", "batches"}  # a page is for sharing; batches are among the settings
 _DIGITS = 16
 _UNSET = {"None", "none", "0.0", "False"}
@@ -19,6 +29,35 @@ _OBJECTIVE = (
     *("hc_weight", "sr_word_weight", "sr_sent_weight", "loss_truncation", "uniform_targets", "synonym_targets"),
     *("corpus_targets", "nearest_targets", "teacher_targets", "synonym_source"),
 )
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One checkpoint on held-out text, as a result line has it."""
+
+    checkpoint: str  # its file
+    updates: int  # of its training
+    values: dict[str, float]  # by name of :data:`QUANTITIES`, in its unit
+    intervals: dict[str, tuple[float, float]]  # of 95 %, bootstrapped over sequences
+    sequences: int
+    masked: int
+    examples: list[Example]
+
+    @classmethod
+    def of(cls, result: Result) -> Measurement:
+        facts, values, intervals = result.settings, dict[str, float](), dict[str, tuple[float, float]]()
+        for name in QUANTITIES.keys() & result.metrics.keys():
+            factor = 1 if name == BITS else 100
+            values[name] = factor * result.metrics[name]
+            numerators = np.array(result.examples.get(name, ()))
+            ratio = Ratio(numerators, np.array(result.denominators.get(name, np.ones(len(numerators)))))
+            if (interval := ratio.interval()) is not None:
+                intervals[name] = factor * interval.low, factor * interval.high
+        expected = "a result line of truneg evaluate --task held-out"
+        examples = [convert(each, expected, Example, expected=expected) for each in facts.get("examples", ())]
+        updates, sequences, masked = (int(facts.get(name, 0)) for name in ("updates", "sequences", "masked"))
+        name = str(facts.get("checkpoint", result.model))
+        return cls(name, updates, values, intervals, sequences, masked, examples)
 
 
 @dataclass
@@ -144,3 +183,8 @@ def fact_names(runs: list[Run]) -> list[str]:
     """The names of all facts that some run has set, in the order in which runs first have them."""
     names = dict.fromkeys(name for run in runs for name in run.facts if name != "time")
     return [name for name in names if any(run.facts.get(name, "None") not in _UNSET for run in runs)]
+
+
+def read_measurements(path: Path) -> list[Measurement]:
+    """Those among the lines of a result file."""
+    return [Measurement.of(result) for result in read_results([path]) if result.task.startswith(HELD_OUT)]

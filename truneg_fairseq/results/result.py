@@ -1,4 +1,7 @@
-"""Result files: one JSON object a line, one line for one model, task and seed. A line describes its metrics."""
+"""Result files: one JSON object a line, one line for one model, task and seed. A line describes its metrics.
+
+Also the names of models in results, and the examples of false negatives that lines of held-out text have.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,10 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from filelock import FileLock
 from msgspec import Meta
@@ -236,3 +239,82 @@ def described(result: Result) -> Result:
         result, metrics=metrics, examples=examples, shown=shown, group=group or result.task,
         at=float(share[1]) if share else result.at,
     )  # fmt: skip
+
+
+_GENERIC = re.compile(r"checkpoint.*|model.*|train|runs|seed-\d+")  # names that no person chose
+
+
+class NamedModel(NamedTuple):
+    """A model of a command line."""
+
+    name: str  # in tables and results
+    path: Path
+    seed: int = 1  # of its training
+    counts: bool = False  # whether it is mixed with --corpus-counts
+
+
+def named_models(arguments: Sequence[str], seed: int | None = None) -> list[NamedModel]:
+    """The models of a command line, each ``[NAME=]PATH``; the seed is the path's own (``seed-2``) unless one is given.
+
+    Two that would have the same name and seed get the last part of their paths too.
+    """
+    found = []
+    for argument in arguments:
+        name, separator, rest = argument.partition("=")
+        if not separator or Path(argument).exists():  # folders may be called lr=0.1
+            name, rest = "", argument
+        path = Path(rest)
+        found.append(NamedModel(name or default_name(path), path, seed_of(path) if seed is None else seed))
+    keys = [(model.name, model.seed) for model in found]
+    found = [
+        model._replace(name=f"{model.name}/{model.path.stem}") if keys.count((model.name, model.seed)) > 1 else model
+        for model in found
+    ]
+    if len({(model.name, model.seed) for model in found}) < len(found):
+        raise TrueNegError(f"{found[0].path}: two models have the same name; expected different ones, as NAME=PATH")
+    return found
+
+
+def default_name(path: Path) -> str:
+    """A model's name in tables and results: that of its file or folder, or of the first folder above it that is named
+    by a person (``arm`` of ``runs/arm/seed-1/train/model.pt``, ``run`` of ``run/checkpoint_best.pt``).
+    """
+    whole = path.absolute()
+    parts = [whole.stem if whole.suffix == ".pt" else whole.name, *(parent.name for parent in whole.parents)]
+    return next((part for part in parts if part and not _GENERIC.fullmatch(part)), parts[0])
+
+
+def seed_of(path: Path) -> int:
+    """The seed in the path of a training (``runs/arm/seed-2/train/model.pt``); 1 where it has none."""
+    found = [match[1] for part in path.absolute().parts if (match := re.fullmatch(r"seed-(\d{1,9})", part))]
+    return int(found[-1]) if found else 1
+
+
+GREEN, YELLOW, PLAIN = "\x1b[1;32m", "\x1b[1;33m", "\x1b[0m"
+
+
+@dataclass(frozen=True)
+class Example:
+    """A false negative in its sentence."""
+
+    before: str  # the text on this side
+    gold: str  # the original word
+    prediction: str  # the word that the model puts there
+    after: str
+    gold_probability: float  # by the model, in [0, 1]
+    prediction_probability: float
+    acceptance: float = 0.0  # the probability that people accept the prediction
+
+
+def describe(example: Example, *, color: bool = False) -> str:
+    """A false negative in its sentence, as one line.
+
+    ``... whose [primary -> main] function ...  (p = 0.12 -> 0.31; people accept it with a probability of 0.6)``
+    """
+    green, yellow, plain = (GREEN, YELLOW, PLAIN) if color else ("", "", "")
+    marked = f"[{green}{example.gold}{plain} -> {yellow}{example.prediction}{plain}]"
+    text = " ".join(part for part in (example.before, marked, example.after) if part)
+    return (
+        f"{text}  (p = {example.gold_probability:.2f} -> {example.prediction_probability:.2f}; people accept it with a "
+        f"probability of {example.acceptance:.2f})"
+    )
