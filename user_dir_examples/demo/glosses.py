@@ -1,6 +1,9 @@
 """WordNet's glosses and examples as plain text: a small corpus that needs no download of its own.
 
-python user_dir_examples/demo/glosses.py FOLDER
+python user_dir_examples/demo/glosses.py FOLDER [POS [N]]
+
+POS takes one part of speech (noun, verb, adj or adv) in place of all. One synset in N is held out, one in 100 by
+default.
 """
 
 from __future__ import annotations
@@ -15,6 +18,8 @@ from truneg_fairseq.files import replacing_text
 from truneg_fairseq.synonyms.wordnet import SYNSETS, require_wordnet, verify_wordnet
 from truneg_fairseq.workers import Progress
 
+POS = {"noun": "n", "verb": "v", "adj": "a", "adv": "r"}
+
 
 def gloss_line(lemmas: Sequence[str], definition: str, examples: Sequence[str]) -> str:
     """One synset as a line: ``dog , domestic dog : a member of the genus Canis ; "the dog barked all night"``.
@@ -27,20 +32,21 @@ def gloss_line(lemmas: Sequence[str], definition: str, examples: Sequence[str]) 
     return " ; ".join([f"{heads} : {meaning}", *(f'"{" ".join(example.split())}"' for example in examples)])
 
 
-def write_glosses(folder: Path) -> None:
-    """Writes every synset of WordNet 3.0 as a line of ``train.txt`` or, one in 100, ``valid.txt``."""
+def write_glosses(folder: Path, pos: str | None = None, held_out: int = 100) -> None:
+    """Writes the synsets of WordNet 3.0 as lines of ``train.txt`` or, one in ``held_out``, ``valid.txt``."""
     from nltk.corpus import wordnet
 
     verify_wordnet(require_wordnet())
     folder.mkdir(parents=True, exist_ok=True)
     with replacing_text(folder / "train.txt") as train, replacing_text(folder / "valid.txt") as valid:
-        for synset in Progress(wordnet.all_synsets(), total=sum(SYNSETS.values()), desc="glosses", unit=" synsets"):
+        total = SYNSETS[pos] if pos else sum(SYNSETS.values())
+        for synset in Progress(wordnet.all_synsets(POS.get(pos)), total=total, desc="glosses", unit=" synsets"):
             # A checksum decides, so the split depends on the synset alone.
-            held_out = zlib.crc32(f"{synset.pos()}{synset.offset():08d}".encode("ascii")) % 100 == 0
+            checksum = zlib.crc32(f"{synset.pos()}{synset.offset():08d}".encode("ascii"))
             line = gloss_line(synset.lemma_names(), synset.definition(), synset.examples())
-            (valid if held_out else train).write(f"{line}\n")
+            (train if checksum % held_out else valid).write(f"{line}\n")
 
 
 if __name__ == "__main__":
     with one_line_errors():
-        write_glosses(Path(sys.argv[1]))
+        write_glosses(Path(sys.argv[1]), *sys.argv[2:3], *map(int, sys.argv[3:4]))
