@@ -38,7 +38,7 @@ from truneg_fairseq.evaluation.people import read_answers, read_people
 from truneg_fairseq.finetuning.glue_files import TASKS, read_split
 from truneg_fairseq.finetuning.squad_files import read_predictions, read_squad
 from truneg_fairseq.models.checkpoints import read_checkpoint
-from truneg_fairseq.objectives.acceptance import AcceptanceModel
+from truneg_fairseq.objectives.false_negatives import AcceptanceModel
 from truneg_fairseq.results.result import read_results
 from truneg_fairseq.synonyms.lists import TsvLexicon
 from truneg_fairseq.synonyms.table import SynonymTable

@@ -32,18 +32,15 @@ ELECTRA = ("--arch", "electra_tiny", *SIZES.split())
 class SlowAdam:
     """One number, in double precision."""
 
-    def __init__(self, value, *, lr, betas, eps, weight_decay, bias_correction):
+    def __init__(self, value, *, lr, betas, eps, weight_decay):
         self.value, self.mean, self.square, self.step = value, 0.0, 0.0, 0
-        self.lr, self.betas, self.eps, self.decay, self.corrects = lr, betas, eps, weight_decay, bias_correction
+        self.lr, self.betas, self.eps, self.decay = lr, betas, eps, weight_decay
 
     def update(self, gradient: float) -> None:
         (b1, b2), self.step = self.betas, self.step + 1
         self.mean = b1 * self.mean + (1 - b1) * gradient
         self.square = b2 * self.square + (1 - b2) * gradient**2
-        mean, square = self.mean, self.square
-        if self.corrects:
-            mean, square = mean / (1 - b1**self.step), square / (1 - b2**self.step)
-        self.value -= self.lr * (mean / (math.sqrt(square) + self.eps) + self.decay * self.value)
+        self.value -= self.lr * (self.mean / (math.sqrt(self.square) + self.eps) + self.decay * self.value)
 
 
 ADAM_OPTIONS = st.fixed_dictionaries(
@@ -52,7 +49,6 @@ ADAM_OPTIONS = st.fixed_dictionaries(
         "betas": st.sampled_from([(0.9, 0.999), (0.9, 0.98), (0.0, 0.5), (0.5, 0.9999999)]),
         "eps": st.sampled_from([1e-8, 1e-6, 1e-2]),
         "weight_decay": st.sampled_from([0.0, 0.01, 0.5]),
-        "bias_correction": st.booleans(),
     }
 )
 

@@ -111,8 +111,8 @@ import importlib, {modules}
 import sys
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.errors import MissingExtraError
-from truneg_fairseq.objectives.acceptance import packaged_model
-packaged_model({{"embedding"}})
+from truneg_fairseq.objectives.false_negatives import acceptance_model
+acceptance_model({{"embedding"}})
 assert "fairseq" not in sys.modules
 for module, command in {told!r}.items():
     try:

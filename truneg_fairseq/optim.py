@@ -34,24 +34,13 @@ _TAG = re.compile(r"depth_(\d+)")
 
 
 class ElectraAdam(torch.optim.AdamW):
-    """torch's AdamW, by default without bias correction, as BERT and ELECTRA use it.
+    """torch's AdamW without bias correction, as BERT and ELECTRA use it; steps are counted all the same.
 
     Of gradient g: m = b1 m + (1 - b1) g, v = b2 v + (1 - b2) g^2, p = p - lr (m / (sqrt(v) + eps) + weight_decay p).
-    With bias correction m is divided by 1 - b1^t and v by 1 - b2^t at step t. Steps are counted either way.
     """
 
-    def __init__(
-        self,
-        params: Iterable[Any],
-        *,
-        lr: float,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-6,
-        weight_decay: float = 0.01,
-        bias_correction: bool = False,
-    ) -> None:
-        self.bias_correction = bias_correction
-        super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
+    def __init__(self, params: Iterable[Any], *, lr: float, eps: float = 1e-6, **options: Any) -> None:
+        super().__init__(params, lr=lr, eps=eps, **options)
         parameters = chain.from_iterable(group["params"] for group in self.param_groups)
         fused = all(p.device.type in _FUSED_DEVICES and p.is_floating_point() for p in parameters)
         for group in self.param_groups:
@@ -61,7 +50,7 @@ class ElectraAdam(torch.optim.AdamW):
         """At an infinite step 1 - b^t is exactly 1: no bias correction."""
         found = super()._init_group(group, *lists)
         steps = lists[-1]
-        if steps and not self.bias_correction:
+        if steps:
             torch._foreach_add_(steps, 1)
             endless = {device: torch.full((), math.inf, device=device) for device in {step.device for step in steps}}
             steps[:] = [endless[step.device] for step in steps]
@@ -77,12 +66,11 @@ class ElectraAdam(torch.optim.AdamW):
 
 
 def parameter_depths(names: Iterable[str]) -> dict[str, int]:
-    """The distance of every parameter from the output of its own stack of layers.
+    """The distance of every parameter from the output of its own stack of n layers, by the names of fairseq's encoders.
 
-    A stack is what has ``layers.0``, ``layers.1``, ...: a model may have several (generator and discriminator), each
-    with its own number of layers n. Top layer: 1; bottom layer: n; what is named ``embed*`` or
-    ``layernorm_embedding`` beside the layers (a projection to the layers' width too): n + 1; everything else is a
-    head: 0. Names are those of fairseq's encoders, stock RoBERTa's among them.
+    A stack is what has ``layers.0``, ``layers.1``, ...: a model may have several (generator and discriminator). Top
+    layer: 1; bottom layer: n; what is named ``embed*`` or ``layernorm_embedding`` beside the layers: n + 1; all else is
+    a head: 0.
     """
     names = list(names)
     layers: dict[str, int] = {}
@@ -141,9 +129,8 @@ def electra_linear(finished: int, total: int, warmup: float) -> float:
     """Linear decay times linear warm-up (ELECTRA's released code), as a share of the peak learning rate.
 
     Both factors act at once: the largest value is 1 - warmup / total, at ``finished`` = warmup, and not 1. The first
-    update (0 finished) of a run with warm-up has the rate 0, the last one (total - 1 finished) 1 / total. All three are
-    numbers of updates: those that are done, those of the run (> 0; the rate is 0 from there on), and those of the
-    warm-up, not necessarily whole (0 for none).
+    update (0 finished) of a run with warm-up has the rate 0, the last one 1 / total. All three are numbers of updates:
+    those that are done, those of the run (> 0), and those of the warm-up, not necessarily whole.
     """
     decay = max(0.0, 1 - finished / total)
     return decay * min(1.0, finished / warmup) if warmup else decay
@@ -219,7 +206,7 @@ class FairseqElectraAdam(FairseqOptimizer):
 
     @property
     def supports_flat_params(self) -> bool:
-        """Whether one joined parameter does: only where all are treated alike."""
+        """Whether all parameters may be joined to one: only where all are treated alike."""
         return bool(self.cfg.weight_decay == 0 and self.cfg.layer_lr_decay == 1)
 
     def get_lr(self) -> float:

@@ -81,12 +81,13 @@ def layer_by_layer(model, tokens, original) -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize("flags", [(), ("--arch", "truneg_bert_tiny"), ("--encoder-normalize-before",)])
-def test_the_context_score_compares_the_states_of_every_layer(flags, data_bin):
-    _, task, model, criterion = build(data_bin, "--criterion", "masked_lm_true_neg", *NO_DROPOUT, *flags)
+def test_the_context_score_compares_the_states_of_every_layer(flags, data_bin, tmp_path):
+    context = ("--hc-weight", 1, *detector(tmp_path, "context"), *WORDPIECE)
+    _, task, model, criterion = build(data_bin, "--criterion", "masked_lm_true_neg", *NO_DROPOUT, *context, *flags)
     (sample,) = batches(task, 1)
     predicted, masked = criterion.predict(model, sample), sample["target"].ne(criterion.padding_idx)
     filled = predicted.original.masked_scatter(masked, predicted.prediction)
-    found = criterion.passes(model, sample, predicted, with_layers=True).hidden_states()
+    found = criterion.passes(model, sample, predicted).hidden_states()
     for states, tokens in zip(found, (predicted.original, filled), strict=True):
         layers = layer_by_layer(model, tokens, predicted.original)
         torch.testing.assert_close(states, torch.stack([layer[masked] for layer in layers]).detach())

@@ -10,10 +10,8 @@ import torch.nn.functional as F
 from fairseq import utils
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.commands import PLUGIN, WORDS
-from support.electra import ELECTRA_MODEL, ELECTRA_TRAINING
-from support.precision import BOUNDS, assert_close_to_fp32
-from support.trainings import detector, make, parse, table_of
+from support.commands import ELECTRA_MODEL, ELECTRA_TRAINING, PLUGIN, WORDS
+from support.trainings import BOUNDS, assert_close_to_fp32, detector, make, parse, table_of
 
 from truneg_fairseq.objectives import sample_tokens
 from truneg_fairseq.objectives.electra import detection_sums
@@ -200,19 +198,20 @@ def test_samples_of_half_precision_have_the_probabilities_of_its_logits(monkeypa
 @given(rows=st.lists(st.tuples(st.floats(-30, 30, width=32), st.booleans(), st.booleans()), min_size=1, max_size=12))
 def test_detection_sums_are_a_loop_over_tokens(rows):
     logits, replaced, counted = (torch.tensor([values]) for values in zip(*rows, strict=True))
-    sums = detection_sums(logits.requires_grad_(), replaced, counted)
+    total, counts = detection_sums(logits.requires_grad_(), replaced, counted)
     loss, correct, found, suspected, positives = 0.0, 0, 0, 0, 0
-    for logit, label, counts in rows:
-        if counts:
+    for logit, label, counts_here in rows:
+        if counts_here:
             probability_of_label = 1 / (1 + math.exp(-logit if label else logit))
             loss -= math.log(probability_of_label)
             correct += (logit > 0) == label
             found += logit > 0 and label
             suspected += logit > 0
             positives += label
-    assert sums.loss.item() == pytest.approx(loss, rel=1e-4, abs=1e-5)
-    assert [int(value) for value in sums[1:]] == [correct, found, suspected, positives]
-    sums.loss.backward()
+    assert total.item() == pytest.approx(loss, rel=1e-4, abs=1e-5)
+    names = [f"disc_{name}" for name in ("size", "correct", "found", "suspected", "replaced")]
+    assert [int(counts[name]) for name in names] == [int(counted.sum()), correct, found, suspected, positives]
+    total.backward()
     assert not logits.grad[~counted].any()
 
 

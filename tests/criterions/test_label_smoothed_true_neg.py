@@ -8,8 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from fairseq import utils
-from support.precision import assert_close_to_fp32
-from support.trainings import batches, table_of
+from support.trainings import assert_close_to_fp32, batches, table_of
 from support.translations import loss_and_gradients, translation, write_translations
 
 from truneg_fairseq.corpus_counts import FILE_NAME, count_tokens

@@ -7,8 +7,17 @@ import pytest
 import torch
 import torch.nn.functional as F
 from fairseq.logging import metrics
-from support.precision import BOUNDS, assert_close_to_fp32
-from support.trainings import acceptance, assert_same_steps, batches, build, configuration, steps, table_of
+from support.trainings import (
+    BOUNDS,
+    acceptance,
+    assert_close_to_fp32,
+    assert_same_steps,
+    batches,
+    build,
+    configuration,
+    steps,
+    table_of,
+)
 
 OFF = [
     "masked_lm_true_neg --synonym-table empty.npz --tokenization wordpiece",
@@ -61,9 +70,9 @@ def test_hard_correction_in_a_sequence(data_bin, tmp_path):
     forced = F.one_hot(torch.tensor([main, main, main, stay, primary]), len(task.source_dictionary))
     model.encoder.lm_head.register_forward_hook(lambda head, inputs, logits: logits + 50 * forced)
     model.eval()
-    judged = criterion.judge(model, sample)
+    judged = criterion.objective.judge(criterion.predict(model, sample), None)
     assert torch.equal(judged.prediction, forced.argmax(-1))
-    assert judged.corrected.tolist() == [True, False, False, False, False]
+    assert judged.is_false_negative.tolist() == [True, False, False, False, False]
     loss, sample_size, log = criterion(model, sample)
     assert int(sample_size) == 5
     counts = {key: int(log[key]) for key in ("correct", "corrected", "corrected_sentences", "sample_size")}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.chance import within_four_sigma
+from support.commands import within_four_sigma
 
 from truneg_fairseq.data.masking import Masking, choose_words, example_keys, random_numbers
 from truneg_fairseq.vocabulary import WordBoundaries

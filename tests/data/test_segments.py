@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.chance import within_four_sigma
+from support.commands import within_four_sigma
 
 from truneg_fairseq.data.segments import SHORTEST, cut_examples, lay_out
 

@@ -6,8 +6,16 @@ import shutil
 from pathlib import Path
 
 import pytest
-from support.commands import PIECES, PLUGIN, TINY_MODEL, WORDS, fairseq_train, run_command
-from support.electra import ELECTRA_MODEL, ELECTRA_TRAINING
+from support.commands import (
+    ELECTRA_MODEL,
+    ELECTRA_TRAINING,
+    PIECES,
+    PLUGIN,
+    TINY_MODEL,
+    WORDS,
+    fairseq_train,
+    run_command,
+)
 from support.judgements import write
 
 from truneg_fairseq.data.tokenizer import wordpiece_tokenizer

@@ -27,13 +27,13 @@ from truneg_fairseq.evaluation.acceptance import (
 from truneg_fairseq.evaluation.lexsub import Lemmatizer
 from truneg_fairseq.evaluation.people import read_people
 from truneg_fairseq.evaluation.scorer import DataTokens
-from truneg_fairseq.objectives.acceptance import (
-    FEATURES,
+from truneg_fairseq.objectives.false_negatives import (
     AcceptanceModel,
+    acceptance_model,
     context_cosine,
     embedding_cosine,
-    packaged_model,
 )
+from truneg_fairseq.objectives.options import FEATURES
 from truneg_fairseq.synonyms import SynonymTable
 
 truneg_fairseq.register()
@@ -176,11 +176,11 @@ def test_model_files(tmp_path):
     found = model.probability({"embedding": torch.tensor([0.5, -1.0]), "table": torch.tensor([True, False])})
     assert found.tolist() == pytest.approx([1 / (1 + np.exp(-0.5)), 1 / (1 + np.exp(3.0))])
     for features in ({"embedding"}, {"table", "embedding"}, {"table", "embedding", "context"}):
-        packaged = packaged_model(features)
+        packaged = acceptance_model(features)
         assert packaged.coefficients.keys() == set(features)
         assert packaged.provenance["sha256"]
-    with pytest.raises(TrueNegError, match="no acceptance model comes with the package"):
-        packaged_model({"table", "context"})
+    with pytest.raises(TrueNegError, match=r"table_context\.json: no such file; expected an acceptance model"):
+        acceptance_model({"table", "context"})
 
 
 def test_the_command(folder, checkpoints, table, capsys):

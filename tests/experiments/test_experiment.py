@@ -35,7 +35,7 @@ from truneg_fairseq.experiments.settings import ExperimentOptions, flags_of, rea
 from truneg_fairseq.launch import process
 from truneg_fairseq.launch.training import hold_lock, write_settings
 from truneg_fairseq.models.checkpoints import read_checkpoint
-from truneg_fairseq.objectives import acceptance
+from truneg_fairseq.objectives import false_negatives
 from truneg_fairseq.results.result import Result, append_result, read_results
 from truneg_fairseq.trainer.folder import keep_lines
 from truneg_fairseq.vocabulary import read_symbols
@@ -585,7 +585,7 @@ def test_a_corrected_option_is_trained_with(folder, tmp_path, started):
 
 def test_files_in_options_are_relative_to_the_command_and_compared_by_content(folder, tmp_path, started, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    fitted = Path(shutil.copy(acceptance.MODELS / "embedding.json", "fitted.json"))
+    fitted = Path(shutil.copy(false_negatives.MODELS / "embedding.json", "fitted.json"))
     values = ("evaluations={}", "seeds=1", "updates=1", "training.hc-detector=embedding", "training.hc-weight=1")
     values += ("training.hc-acceptance-model=fitted.json",)
     experiment(folder, tmp_path / "out", "--only", "baseline", values=values)

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.commands import PIECES, PLUGIN, WORDS, fairseq_train, run_command
-from support.electra import ELECTRA_MODEL, ELECTRA_TRAINING
+from support.commands import ELECTRA_MODEL, ELECTRA_TRAINING, PIECES, PLUGIN, WORDS, fairseq_train, run_command
 
 import truneg_fairseq
 from truneg_fairseq.data.tokenizer import wordpiece_tokenizer

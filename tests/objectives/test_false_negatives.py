@@ -18,7 +18,8 @@ from truneg_fairseq.objectives import (
     fill,
     pair_keys,
 )
-from truneg_fairseq.objectives.acceptance import FEATURES, AcceptanceModel
+from truneg_fairseq.objectives.false_negatives import AcceptanceModel
+from truneg_fairseq.objectives.options import FEATURES
 
 WORDS, WIDTH, LAYERS, PAD = 12, 6, 3, 1
 
@@ -79,7 +80,7 @@ def test_a_detector_equals_a_loop_over_positions(features, threshold, seed):
     columns = [torch.tensor(sorted(pairs)).view(-1, 2).T for pairs in (table, blocked)]
     never = None if alone else BlockedPairs(eligible, *columns[1])
     detector = Detector(features, threshold, pair_keys(*columns[0]), model, never)
-    found = detector.accept(judged, judged.prediction, passes)
+    found = detector.find(judged, judged.prediction, passes)
 
     for row in range(5):
         g, r = int(judged.gold[row]), int(judged.prediction[row])
@@ -99,10 +100,10 @@ def test_a_detector_equals_a_loop_over_positions(features, threshold, seed):
             total = 0.3 + sum(value * scores[name] for name, value in coefficients.items())
             probability = 1 / (1 + math.exp(-total))
             accepted &= probability >= threshold
-        assert bool(found.accepted[row]) == accepted
+        assert bool(found.is_false_negative[row]) == accepted
         if not alone:
-            assert float(found.probability[row]) == pytest.approx(probability if accepted else 0.0, abs=1e-5)
-    assert (found.probability is None) == alone
+            assert float(found.acceptance[row]) == pytest.approx(probability if accepted else 0.0, abs=1e-5)
+    assert (found.acceptance is None) == alone
 
 
 def test_each_pass_is_made_once_and_only_when_asked_for():

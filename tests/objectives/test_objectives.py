@@ -7,13 +7,14 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from truneg_fairseq.objectives import Detector, Objective, TrueNegativeOptions, corrected_predictions, pair_keys
+from truneg_fairseq.objectives import Detector, Objective, TrueNegativeOptions, find_false_negatives, pair_keys
 from truneg_fairseq.objectives.loss import (
     expected_distance_sum,
     least_likely,
     sentence_divergence_sum,
     word_distance_sum,
 )
+from truneg_fairseq.objectives.passes import most_likely
 from truneg_fairseq.vocabulary import WordBoundaries
 
 PAD = 1
@@ -82,7 +83,7 @@ def test_hard_correction_equals_a_loop_over_tokens(batch, table, continuing, agr
     )
     labels, places = original.masked_fill(~masked, PAD), masked.view(-1).nonzero().squeeze(1)
     judged = objective.judge(objective.predict(logits, labels, original.masked_fill(masked, 0), places), None)
-    corrected, result = judged.corrected, objective.loss(judged, None)
+    corrected, result = judged.is_false_negative, objective.loss(judged, None)
     result.loss.backward()
 
     reference = logits.detach().clone().requires_grad_(True)
@@ -127,12 +128,24 @@ def test_the_least_likely_gold_words_are_truncated(count, share, seed):
     assert abs(len(dropped) - share * len(rows)) <= 0.5 + 1e-4
 
 
+@given(size=st.sampled_from([9, 511, 512, 640, 1000]), kinds=st.integers(1, 3), seed=st.integers(0, 2**31))
+@settings(max_examples=60, deadline=None)
+def test_the_prediction_is_the_first_of_the_largest(size, kinds, seed):
+    """Also of equal logits, infinite ones and NaN."""
+    generator = torch.Generator().manual_seed(seed)
+    values = torch.tensor([1.0, -torch.inf, torch.nan] if kinds == 3 else [1.0, 0.0])[:kinds]
+    logits = values[torch.randint(0, kinds, (5, size), generator=generator)]
+    logits[0, size // 2 :] = 2
+    for dtype in (torch.float32, torch.bfloat16):
+        assert torch.equal(most_likely(logits.to(dtype)), logits.argmax(1))
+
+
 def test_pair_keys_tell_the_largest_ids_apart():
     large = 2**31 - 1
     keys = pair_keys(torch.tensor([large, 0]), torch.tensor([0, large]))
     gold = torch.tensor([large, 0, 0, large])
     prediction = torch.tensor([0, large, 0 + 1, large - 1])
-    found = corrected_predictions(gold, prediction, torch.ones(4, dtype=torch.bool), keys)
+    found = find_false_negatives(gold, prediction, torch.ones(4, dtype=torch.bool), keys)
     assert found.tolist() == [True, True, False, False]
 
 

@@ -15,7 +15,6 @@ from truneg_fairseq.objectives.soft_targets import (
     soft_cross_entropy,
     synonym_targets,
     teacher_targets,
-    uniform_targets,
 )
 
 PAD = 1
@@ -23,9 +22,9 @@ WORDS = 9
 KINDS = ("uniform", "synonyms", "cosine", "nearest", "teacher")
 
 
-def cross_entropy(logits, gold, weight, soft, temperature=1.0):
+def cross_entropy(logits, gold, counted, soft, temperature=1.0, kept=1.0):
     log_probabilities = F.log_softmax(logits.detach() / temperature, dim=-1, dtype=torch.float32)
-    return soft_cross_entropy(logits, log_probabilities, gold, weight, soft, temperature=temperature)
+    return (kept * soft_cross_entropy(logits, log_probabilities, gold, counted, soft, temperature=temperature)).sum()
 
 
 def random_table(seed: int) -> set[tuple[int, int]]:
@@ -75,7 +74,7 @@ def naive_targets(kind, row, gold, whole, table, embeddings, taught, share):
 
 
 @given(
-    kinds=st.lists(st.sampled_from(KINDS), max_size=3),
+    kinds=st.lists(st.sampled_from(KINDS), min_size=1, max_size=3),
     share=st.floats(0, 1),
     temperature=st.sampled_from([1.0, 1.0, 2.5]),
     partly=st.booleans(),
@@ -98,14 +97,14 @@ def test_loss_and_gradient_equal_autograd_through_the_formula(kinds, share, temp
     by_cosine = {"gold": gold_or_pad, "embeddings": embeddings}
     synonyms = lists_of(table).lookup(gold_or_pad)
     makers = {
-        "uniform": lambda: uniform_targets(counted, share),
+        "uniform": lambda: SoftTargets(counted * share),
         "synonyms": lambda: synonym_targets(synonyms, whole, share),
         "cosine": lambda: synonym_targets(synonyms, whole, share, **by_cosine),
         "nearest": lambda: nearest_targets(embeddings, gold_or_pad, counted, share, neighbours=4),
         "teacher": lambda: teacher_targets(taught, counted, share, words=3),
     }
     soft = [makers[kind]() for kind in kinds]
-    result = cross_entropy(logits, gold_or_pad, kept * counted, soft, temperature)
+    result = cross_entropy(logits, gold_or_pad, counted, soft, temperature, kept)
     result.backward()
 
     reference = logits.detach().double().requires_grad_()
@@ -126,11 +125,10 @@ def test_loss_and_gradient_equal_autograd_through_the_formula(kinds, share, temp
     assert taught.grad is None, "q carries no gradient"
 
 
-def test_a_kept_share_of_zero_has_no_gradient_at_all():
+def test_a_position_that_does_not_count_has_no_gradient_at_all():
     logits = torch.randn(3, WORDS, requires_grad=True)
-    soft = uniform_targets(torch.ones(3, dtype=torch.bool), 0.5)
-    kept = torch.tensor([1.0, 0.0, 1.0])
-    cross_entropy(logits, torch.tensor([2, 3, 4]), kept, [soft]).backward()
+    counted, soft = torch.tensor([True, False, True]), SoftTargets(torch.full((3,), 0.5))
+    cross_entropy(logits, torch.tensor([2, 3, 4]), counted, [soft]).backward()
     assert logits.grad[1].eq(0).all()
     assert logits.grad[0].ne(0).all()
 
@@ -142,7 +140,7 @@ def test_it_is_computed_in_fp32_and_answers_in_the_type_of_the_logits(dtype):
     gold = torch.tensor([5, 6, 7, 8])
     soft = teacher_targets(logits * 2, torch.ones(4, dtype=torch.bool), 0.3)
     assert soft.probability.dtype == torch.float32
-    results = [cross_entropy(leaf, gold, torch.ones(4), [soft]) for leaf in (logits, exact)]
+    results = [cross_entropy(leaf, gold, torch.ones(4, dtype=torch.bool), [soft]) for leaf in (logits, exact)]
     for result in results:
         assert result.dtype == torch.float32
         result.backward()
@@ -180,12 +178,12 @@ def test_no_step_waits_for_the_device(kind):
     gold = torch.ones(4, dtype=torch.long, device="meta")
     counted = gold.ne(PAD)
     soft = {
-        "uniform": lambda: uniform_targets(counted, 0.1),
+        "uniform": lambda: SoftTargets(counted.float() * 0.1),
         "synonyms": lambda: synonym_targets(
             lists_of({(2, 3)}).to("meta").lookup(gold), counted, 0.1, gold=gold, embeddings=logits.new_zeros(WORDS, 3)
         ),
         "nearest": lambda: nearest_targets(logits.new_zeros(WORDS, 3), gold, counted, 0.1),
         "teacher": lambda: teacher_targets(logits, counted, 0.1),
     }[kind]()
-    cross_entropy(logits, gold, counted.float(), [soft]).backward()
+    cross_entropy(logits, gold, counted, [soft]).backward()
     assert logits.grad.shape == (4, WORDS)

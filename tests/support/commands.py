@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import random
 import subprocess
@@ -36,6 +37,16 @@ TINY_TRAINING = """
 --task masked_lm --tokens-per-sample 24 --sample-break-mode none --batch-size 4 --optimizer adam --adam-betas (0.9,0.98)
 --lr 0.01 --lr-scheduler fixed --seed 1 --num-workers 0 --log-format json --log-interval 1 --cpu --mask-prob 0.3
 --required-batch-size-multiple 1 --data-buffer-size 0
+""".split()
+ELECTRA_MODEL = """
+--arch electra_tiny --encoder-embed-dim 32 --encoder-ffn-embed-dim 48 --encoder-attention-heads 4 --embedding-dim 16
+--generator-embed-dim 24 --generator-ffn-embed-dim 32 --generator-attention-heads 2 --max-positions 64
+--dropout 0 --attention-dropout 0
+""".split()
+ELECTRA_TRAINING = """
+--task electra_pretraining --criterion electra --tokens-per-sample 24 --batch-size 4 --optimizer electra_adam --lr 0.01
+--lr-scheduler electra_linear --warmup-updates 2 --max-update 20 --seed 1 --num-workers 0 --cpu --mask-prob 0.3
+--required-batch-size-multiple 1
 """.split()
 TRUNEG = ["-c", "from truneg_fairseq.commands.main import main; main()"]
 FORKABLE = [TRUNEG, *(["-m", f"fairseq_cli.{name}"] for name in ("train", "hydra_train", "preprocess", "validate"))]
@@ -185,3 +196,8 @@ def binarize_sentences(folder: Path, *, fresh: bool = False) -> Path:
         fresh=fresh,
     )
     return folder / "data-bin"
+
+
+def within_four_sigma(hits: int, trials: int, probability: float) -> bool:
+    """Whether so many hits are likely, of independent trials with this probability."""
+    return abs(hits - trials * probability) <= 4 * math.sqrt(trials * probability * (1 - probability))

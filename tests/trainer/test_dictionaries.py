@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.cli_runs import assert_one_line, content, training
-from support.commands import PLUGIN, TINY_MODEL, fairseq_train, run_command
-from support.electra import ELECTRA_MODEL, ELECTRA_TRAINING
+from support.commands import ELECTRA_MODEL, ELECTRA_TRAINING, PLUGIN, TINY_MODEL, fairseq_train, run_command
 from support.glue_files import write_data, write_glue
 from support.trainings import configuration
 from support.translations import MODEL, TRAINING, write_translations

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 import torch
 from support.cli_runs import assert_one_line, hydra, training
-from support.commands import CUDA, PLUGIN, run_command
-from support.electra import ELECTRA_MODEL, ELECTRA_TRAINING
+from support.commands import CUDA, ELECTRA_MODEL, ELECTRA_TRAINING, PLUGIN, run_command
 from support.trainings import batches, configuration, parse, trainer_of
 
 from truneg_fairseq.errors import TrueNegError
@@ -159,6 +158,13 @@ def test_hydra_too(data_bin, tmp_path):
     lengths = ("model._name=truneg_bert_tiny", "~model.max_positions", "task.tokens_per_sample=513")
     result = run_command(hydra(data_bin, tmp_path, "sr_word", *lengths), check=False, cwd=tmp_path)
     assert_one_line(result, "--tokens-per-sample 513: the model has 512 positions")
+
+
+def test_a_misspelt_name_in_hydra_is_one_line(data_bin):
+    cfg = configuration(data_bin, "--criterion", "masked_lm_hc")
+    cfg.criterion._name = "masked_lm_hcc"
+    with pytest.raises(TrueNegError, match=r"--criterion masked_lm_hcc: is not known; did you mean masked_lm_hc\?"):
+        check(cfg)
 
 
 def test_another_criterion_is_one_line_on_resuming(data_bin, tmp_path):

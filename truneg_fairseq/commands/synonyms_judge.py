@@ -48,8 +48,8 @@ def judge(options: JudgeOptions) -> None:  # noqa: PLR0915
 
     Intervals are 95 % bootstrap over targets. With --fit detectors are fitted, and ranked on the folds left out.
     """
-    from ..objectives.acceptance import FEATURES, AcceptanceModel, model_name, model_of
-    from ..objectives.options import check_detector
+    from ..objectives.false_negatives import AcceptanceModel, acceptance_file, acceptance_model
+    from ..objectives.options import FEATURES, check_detector
 
     detectors = {}
     for name in options.detector:
@@ -91,7 +91,7 @@ def judge(options: JudgeOptions) -> None:  # noqa: PLR0915
     named, lines = {}, list[str]()
     for name, features in detectors.items():
         if options.fit is None:
-            model = AcceptanceModel({"table": 1.0}, 0.0) if name == "table" else model_of(features, path)
+            model = AcceptanceModel({"table": 1.0}, 0.0) if name == "table" else acceptance_model(features, path)
             named[name] = model.probability(found).double().numpy()
             if model.provenance.get("sha256") == judgements.sha256:
                 lines.append(f"{name} was fitted on these judgements; --fit ranks it on other targets")
@@ -106,11 +106,11 @@ def judge(options: JudgeOptions) -> None:  # noqa: PLR0915
         }
         fitted = acceptance.fit_acceptance(pairs, {each: found[each] for each in features}, provenance)
         named[name] = fitted.out_of_fold
-        fitted.model.save(options.fit / model_name(features))
+        fitted.model.save(options.fit / acceptance_file(features))
         terms = "".join(f" {value:+.4f} {each}" for each, value in fitted.model.coefficients.items())
         folds = ", ".join(f"{value:.3f}" for value in fitted.average_precision)
         lines += [
-            f"{options.fit / model_name(features)}: logit {fitted.model.intercept:.4f}{terms}; AP by fold {folds}"
+            f"{options.fit / acceptance_file(features)}: logit {fitted.model.intercept:.4f}{terms}; AP by fold {folds}"
         ]
     if named:
         cut = int((pairs.accepted if first is None else pairs.listed(first)).sum())

@@ -1,9 +1,7 @@
 """ELECTRA pre-training with the true-negative objectives."""
 
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -11,18 +9,10 @@ from fairseq.criterions import register_criterion
 from torch import Tensor, distributed
 
 from ..errors import one_line_errors
-from ..objectives import ElectraOptions, EncoderPasses, MaskedPredictions, fill, gather_rows, sample_tokens
+from ..objectives import ElectraOptions, MaskedPredictions, fill, gather_rows, sample_tokens
 from ..objectives.electra import Replaced, add_discriminator
 from ..objectives.rates import ELECTRA_RATES
-from .masked_lm_true_neg import (
-    MaskedLmTrueNeg,
-    MaskedLmTrueNegConfig,
-    encode,
-    follow_device,
-    log_loss,
-    log_rates,
-    unwrap,
-)
+from .masked_lm_true_neg import MaskedLmTrueNeg, MaskedLmTrueNegConfig, follow_device, log_loss, log_rates
 
 _STEP, _BATCH = 0x9E3779B97F4A7C15, 0xD1B54A32D192ED03
 _MASK = (1 << 63) - 1
@@ -77,27 +67,18 @@ class Electra(MaskedLmTrueNeg):
         Returns the loss (fp32 scalar, a sum whatever ``reduce``), the sample size (its denominator) and the counts.
         """
         follow_device(self, sample["target"])
-        projected, with_layers = self.projected_positions(sample), self.options.uses_context
+        projected = self.projected_positions(sample)
         found: list[MaskedPredictions] = []
 
         def replace(logits: Tensor) -> Tensor:
             found.append(self.predict_from(logits, sample, projected))
             return fill(found[0], self.sample_replacements(found[0]))
 
-        inputs = sample["net_input"]
-        output = model(**inputs, masked_tokens=projected, replace=replace, return_all_hiddens=with_layers)
-        predicted, inner = found[0], unwrap(model)
-        layout = {"src_tokens": inputs["src_tokens"], "padded": inputs.get("padded")}
-        passes = EncoderPasses(
-            predicted,
-            self.options,
-            embeddings=partial(self._embeddings, model),
-            encode=partial(encode, inner, layout, with_layers=with_layers),
-            with_layers=with_layers,
-            filled=(output.tokens, output.hidden_states),
-        )
+        options = {"masked_tokens": projected, "replace": replace, "return_all_hiddens": self.options.uses_context}
+        output = model(**sample["net_input"], **options)
+        passes = self.passes(model, sample, found[0], filled=(output.tokens, output.hidden_states))
         with one_line_errors():
-            judged = self.objective.judge(predicted, passes)
+            judged = self.objective.judge(found[0], passes)
             generator = self.objective.loss(judged, passes)
             replaced = Replaced(output.tokens, gather_rows(output.tokens, judged.positions), output.logits)
             outcome = add_discriminator(self.objective, generator, judged, passes, replaced)
@@ -121,11 +102,10 @@ class StepGenerator:
     fairseq's trainer seeds torch before each update with seed + update, the same on all workers. That seed, which the
     host knows, and the batch's number in the update seed this generator; batches are numbered through the workers, so
     that n workers draw what one worker with n micro-batches draws. In validation, which fairseq does not seed, every
-    pass draws the same. ``purpose`` tells the draws of two generators apart.
+    pass draws the same.
     """
 
-    def __init__(self, purpose: str = "") -> None:
-        self._purpose = zlib.crc32(purpose.encode())
+    def __init__(self) -> None:
         self._generator: torch.Generator | None = None
         self._step: int | None = None
         self._micro_batch = 0
@@ -150,5 +130,5 @@ class StepGenerator:
         if self._generator is None or self._generator.device != device:
             self._generator = torch.Generator(device)
         batch = self._micro_batch * workers + rank
-        self._generator.manual_seed((step * _STEP + batch * _BATCH + self._purpose) & _MASK)
+        self._generator.manual_seed((step * _STEP + batch * _BATCH) & _MASK)
         return self._generator

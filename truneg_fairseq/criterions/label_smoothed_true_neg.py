@@ -21,7 +21,7 @@ from torch import Tensor
 
 from .. import options
 from ..errors import TrueNegError, one_line_errors
-from ..objectives import MaskedPredictions, TrueNegativeLoss, TrueNegativeOptions
+from ..objectives import TrueNegativeLoss, TrueNegativeOptions
 from ..objectives.loop import build_objective
 from ..objectives.options import GenerationOptions
 from ..objectives.rates import GENERATION_RATES
@@ -61,12 +61,9 @@ class LabelSmoothedTrueNeg(LabelSmoothedCrossEntropyCriterion):
 
     def _build_objective(self, chosen: TrueNegativeOptions, task: Any) -> TrueNegativeLoss:
         given = task.cfg or task.args  # language_modeling has the second alone
+        folder, symbols = Path(given.data.split(":")[0]), task.target_dictionary.symbols
         return build_objective(
-            chosen,
-            symbols=task.target_dictionary.symbols,
-            folder=Path(given.data.split(":")[0]),
-            padding=self.padding_idx,
-            label_smoothing=self.eps,
+            chosen, symbols=symbols, folder=folder, padding=self.padding_idx, label_smoothing=self.eps
         )
 
     @property
@@ -85,9 +82,16 @@ class LabelSmoothedTrueNeg(LabelSmoothedCrossEntropyCriterion):
             return super().forward(model, sample, reduce)
         follow_device(self, sample["target"])
         net_output = model(**sample["net_input"])
-        judged = self.judge(net_output[0], sample["target"])
+        counted, target, logits = sample["target"], sample["target"], net_output[0]
+        if self.ignore_prefix_size:
+            counted = target.clone()
+            counted[:, : self.ignore_prefix_size] = self.padding_idx
+        positions = torch.arange(target.numel(), device=target.device)
+        predicted = self.objective.predict(logits.reshape(-1, logits.size(-1)), counted, target, positions)
+        # All that the objective asks of the model: the embeddings that its decoder reads.
+        passes: Any = SimpleNamespace(embeddings=lambda: self._embeddings(unwrap(model).decoder))
         with one_line_errors():
-            outcome = self.objective.loss(judged, self.passes(model))
+            outcome = self.objective.loss(self.objective.judge(predicted, passes), passes)
         counts = {name: count for name, count in outcome.counts.items() if not name.startswith("objective")}
         positions, correct, nll_loss = counts.pop("sample_size"), counts["correct"], counts.pop("loss")
         loss = outcome.loss
@@ -106,25 +110,6 @@ class LabelSmoothedTrueNeg(LabelSmoothedCrossEntropyCriterion):
         if self.report_accuracy:
             log |= {"n_correct": correct, "total": positions}
         return loss, sample_size, log
-
-    def judge(self, logits: Tensor, target: Tensor) -> MaskedPredictions:
-        """The predictions of a batch at every target token, and which of the mistakes are false negatives.
-
-        Args:
-            logits: shape (B, T, V), with gradient.
-            target: int64, shape (B, T).
-        """
-        counted = target
-        if self.ignore_prefix_size:
-            counted = target.clone()
-            counted[:, : self.ignore_prefix_size] = self.padding_idx
-        positions = torch.arange(target.numel(), device=target.device)
-        predicted = self.objective.predict(logits.reshape(-1, logits.size(-1)), counted, target, positions)
-        return self.objective.judge(predicted, self.passes(None))
-
-    def passes(self, model: Any) -> Any:
-        """What the objective asks of the model: the embeddings that its decoder reads."""
-        return SimpleNamespace(embeddings=lambda: self._embeddings(unwrap(model).decoder))
 
     def _embeddings(self, decoder: Any) -> Tensor:
         weight: Tensor = decoder.embed_tokens.weight

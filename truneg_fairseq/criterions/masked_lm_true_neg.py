@@ -7,7 +7,7 @@ here are fairseq's batches, models and logs.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -24,13 +24,11 @@ from torch.nn.parallel import DistributedDataParallel
 
 from .. import options
 from ..errors import TrueNegError, one_line_errors
-from ..files import require_checkpoint
 from ..models.encoder import layer_states
 from ..models.loading import load_checkpoint
 from ..objectives import (
     EncoderPasses,
     MaskedPredictions,
-    Passes,
     TrueNegativeLoss,
     TrueNegativeOptions,
     fill,
@@ -114,19 +112,12 @@ class MaskedLmTrueNeg(MaskedLmLoss):
             self._embeddings(model)
 
     def _build_objective(self, chosen: TrueNegativeOptions, task: Any) -> TrueNegativeLoss:
-        folder = Path(task.cfg.data.split(":")[0])
+        folder, teacher = Path(task.cfg.data.split(":")[0]), None
         chosen.check()
-        teacher = None
         if chosen.teacher_targets and chosen.teacher:
-            logger.info("teacher %s", chosen.teacher)
-            teacher = Teacher(Path(chosen.teacher), folder, task.mask_idx)
-        return build_objective(
-            chosen,
-            symbols=task.source_dictionary.symbols,
-            folder=folder,
-            padding=self.padding_idx,
-            teacher=teacher,
-        )
+            teacher = fairseq_teacher(Path(chosen.teacher), folder, task.mask_idx)
+        symbols = task.source_dictionary.symbols
+        return build_objective(chosen, symbols=symbols, folder=folder, padding=self.padding_idx, teacher=teacher)
 
     @property
     def options(self) -> TrueNegativeOptions:
@@ -159,71 +150,57 @@ class MaskedLmTrueNeg(MaskedLmLoss):
         log = {**outcome.counts, "ntokens": sample["ntokens"], "nsentences": sample["nsentences"]}
         return outcome.loss, outcome.sample_size, log
 
-    def judge(self, model: Any, sample: dict[str, Any]) -> MaskedPredictions:
-        """Predicts a batch's masked tokens and finds the false negatives among the mistakes; see :meth:`forward`."""
-        predicted = self.predict(model, sample)
-        with one_line_errors():
-            return self.objective.judge(predicted, self.passes(model, sample, predicted))
-
     def predict(self, model: Any, sample: dict[str, Any]) -> MaskedPredictions:
         """Predicts a batch's masked tokens."""
         follow_device(self, sample["target"])
         projected = self.projected_positions(sample)
-        logits = model(**sample["net_input"], masked_tokens=projected)[0]
-        return self.predict_from(logits, sample, projected)
+        return self.predict_from(model(**sample["net_input"], masked_tokens=projected)[0], sample, projected)
 
-    def predict_from(self, logits: Tensor, sample: dict[str, Any], projected: Tensor | None) -> MaskedPredictions:
-        """:meth:`predict` of logits that are there: shape (N, V) at :meth:`projected_positions`, or (B, T, V)."""
-        target = sample["target"]
-        if projected is None:
-            positions = torch.arange(target.numel(), device=target.device)
-        else:
-            positions = sample["net_input"].get("masked_positions")
-            if positions is None:  # stock masked_lm's batches: a host-device sync
-                positions = projected.reshape(-1).nonzero().squeeze(1)
-        logits = logits.view(-1, logits.size(-1))
-        return self.objective.predict(logits, target, sample["net_input"]["src_tokens"], positions)
+    def predict_from(self, logits: Tensor, sample: dict[str, Any], projected: Tensor) -> MaskedPredictions:
+        """:meth:`predict` of logits that are there: shape (N, V), at :meth:`projected_positions`."""
+        positions = sample["net_input"].get("masked_positions")
+        if positions is None:  # stock masked_lm's batches: a host-device sync
+            positions = projected.reshape(-1).nonzero().squeeze(1)
+        return self.objective.predict(logits, sample["target"], sample["net_input"]["src_tokens"], positions)
 
-    def projected_positions(self, sample: dict[str, Any]) -> Tensor | None:
+    def projected_positions(self, sample: dict[str, Any]) -> Tensor:
         """Where the model projects to the vocabulary: bool, shape (B, T), the masked positions.
 
         All of them where none is masked, as in stock masked_lm.
         """
         masked: Tensor = sample["target"].ne(self.padding_idx)
-        if self.tpu:
-            return None
         positions = sample["net_input"].get("masked_positions")
         if positions is not None:  # of the data
             return masked.new_zeros(masked.numel()).index_fill(0, positions, True).view_as(masked)
-        if masked.device.type == "cpu":
-            return masked if masked.any() else None
-        return torch.where(masked.any(), masked, masked.new_ones(()))
+        return torch.where(masked.any(), masked, True)
 
-    def passes(
-        self, model: Any, sample: dict[str, Any], predicted: MaskedPredictions, *, with_layers: bool = False
-    ) -> Passes:
+    def passes(self, model: Any, sample: dict[str, Any], predicted: MaskedPredictions, **filled: Any) -> EncoderPasses:
         """What else the objective asks of the model, made when it is asked for.
 
-        ``with_layers`` gives the states of all layers, whether the detector compares them or not.
+        All goes through the unwrapped model: the gradient hooks of data parallelism sit on the parameters, and a second
+        forward of the wrapper would reset them. ``filled`` is that of :class:`EncoderPasses`.
         """
-        # All go through the unwrapped model: the gradient hooks of data parallelism sit on the parameters, and a second
-        # forward of the wrapper would reset them.
-        inner = unwrap(model)
-        with_layers = with_layers or self.options.uses_context
         layout = {"src_tokens": predicted.original, "padded": sample["net_input"].get("padded")}
+        with_layers = self.options.uses_context
         return EncoderPasses(
             predicted,
             self.options,
             embeddings=partial(self._embeddings, model),
-            encode=partial(encode, inner, layout, with_layers=with_layers),
+            encode=partial(encode, unwrap(model), layout, with_layers=with_layers),
             with_layers=with_layers,
+            **filled,
         )
 
     def _embeddings(self, model: Any) -> Tensor:
-        if self.options.sr_word_weight:
-            flag = "--sr-word-weight"
-            return _tied_embeddings(model, f"{flag} {self.options.sr_word_weight}", f"{flag} 0")
-        weight: Tensor = _word_embeddings(masked_lm_of(model)).weight
+        """The input embedding matrix, shape (V, E); word-level regularization needs it tied to the MLM head."""
+        masked_lm = masked_lm_of(model)
+        weight: Tensor = getattr(masked_lm, "sentence_encoder", masked_lm).embed_tokens.weight
+        if self.options.sr_word_weight and getattr(masked_lm.lm_head, "weight", None) is not weight:
+            raise TrueNegError(
+                f"--sr-word-weight {self.options.sr_word_weight}: {type(unwrap(model)).__name__} does not tie its MLM "
+                "head to the input embeddings; expected tied embeddings (leave out --untie-weights-roberta), or "
+                "--sr-word-weight 0"
+            )
         return weight
 
     @staticmethod
@@ -286,27 +263,23 @@ def encode(
     return layer_states(features, extra) if with_layers else (features,)
 
 
-class Teacher:
-    """A trained masked LM of the same dictionary; the criterion has no part in its parameters.
+def fairseq_teacher(checkpoint: Path, folder: Path, mask: int) -> Callable[[MaskedPredictions], Tensor]:
+    """The logits of a trained masked LM, of the dictionary in a folder, at the masked positions; shape (N, V).
 
-    Args:
-        checkpoint: a fairseq checkpoint of a masked LM.
-        folder: a folder with the dictionary.
-        mask: the id of ``<mask>``.
+    It reads ``<mask>`` (``mask``) at every masked position, also where the student reads a word. The criterion has no
+    part in its parameters.
     """
-
-    def __init__(self, checkpoint: Path, folder: Path, mask: int) -> None:
-        require_checkpoint(checkpoint)
-        self._encoder: Any = masked_lm_of(load_checkpoint(checkpoint, folder).model).eval().requires_grad_(False)
-        self._mask = mask
+    logger.info("teacher %s", checkpoint)
+    masked_lm: Any = masked_lm_of(load_checkpoint(checkpoint, folder)[0]).eval().requires_grad_(False)
 
     @torch.no_grad()
-    def __call__(self, predicted: MaskedPredictions) -> Tensor:
-        """The logits, shape (N, V), with ``<mask>`` at every masked position, also where the student reads a word."""
-        encoder = self._encoder.to(predicted.gold.device)
-        tokens = fill(predicted, torch.full_like(predicted.gold, self._mask))
-        logits: Tensor = encoder.lm_head(gather_rows(encoder.extract_features(tokens)[0], predicted.positions))
-        return logits
+    def logits(predicted: MaskedPredictions) -> Tensor:
+        encoder = masked_lm.to(predicted.gold.device)
+        tokens = fill(predicted, torch.full_like(predicted.gold, mask))
+        found: Tensor = encoder.lm_head(gather_rows(encoder.extract_features(tokens)[0], predicted.positions))
+        return found
+
+    return logits
 
 
 def log_loss(logging_outputs: Sequence[dict[str, Any]]) -> None:
@@ -327,21 +300,3 @@ def log_rates(logging_outputs: Sequence[dict[str, Any]], rates: Sequence[Rate]) 
                 return rate.value({key: float(meters[f"_{key}"].sum) for key in rate.counts})
 
             metrics.log_derived(rate.name, value)
-
-
-def _word_embeddings(masked_lm: Any) -> Any:
-    return getattr(getattr(masked_lm, "sentence_encoder", masked_lm), "embed_tokens", None)
-
-
-def _tied_embeddings(model: Any, flag: str, remedy: str) -> Tensor:
-    """The input embedding matrix, shape (V, E), of a model whose MLM head has the same weight."""
-    masked_lm = masked_lm_of(model)
-    embedding = _word_embeddings(masked_lm)
-    head = getattr(masked_lm, "lm_head", None)
-    if head is None or embedding is None or head.weight is not embedding.weight:
-        raise TrueNegError(
-            f"{flag}: {type(unwrap(model)).__name__} does not tie its MLM head to the input embeddings; expected tied "
-            f"embeddings (leave out --untie-weights-roberta), or {remedy}"
-        )
-    weight: Tensor = embedding.weight
-    return weight

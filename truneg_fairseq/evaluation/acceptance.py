@@ -19,7 +19,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from torch import Tensor
 
 from .. import __version__
-from ..objectives.acceptance import AcceptanceModel, context_cosine, embedding_cosine
+from ..objectives.false_negatives import AcceptanceModel, context_cosine, embedding_cosine
 from ..results.intervals import Interval, Ratio, bootstrap
 from ..results.tables import Table
 from ..synonyms.table import SynonymTable
@@ -80,7 +80,7 @@ class JudgedPairs:
 def scores(
     pairs: JudgedPairs, features: Collection[str], *, scorer: Scorer | None, table: SynonymTable | None
 ) -> dict[str, Tensor]:
-    """The features of :data:`truneg_fairseq.objectives.acceptance.FEATURES` of every pair, fp32, shape (N,).
+    """The features of :data:`truneg_fairseq.objectives.options.FEATURES` of every pair, fp32, shape (N,).
 
     "table" needs the table, all others the model.
     """

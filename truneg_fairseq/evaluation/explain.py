@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ..errors import TrueNegError
-from ..objectives.acceptance import context_cosine, embedding_cosine
+from ..objectives.false_negatives import context_cosine, embedding_cosine
 from ..objectives.options import TABLE, check_detector
 from ..objectives.passes import MaskedPredictions
 from ..report.html import Cell, Page, Section, Word
@@ -206,10 +206,10 @@ class Explainer:
         self, judged: MaskedPredictions, row: int, gold: int, prediction: int, listed: Sequence[int]
     ) -> tuple[str, str]:
         """The verdict with its reason."""
-        assert judged.whole_word is not None and judged.corrected is not None
+        assert judged.whole_word is not None and judged.is_false_negative is not None
         if prediction == gold:
             return RIGHT, "the original word"
-        if judged.corrected[row]:
+        if judged.is_false_negative[row]:
             if not (self._tokens.is_word[gold] and self._tokens.is_word[prediction]):
                 return TRUE_NEGATIVE, "not a word for another word"
             if self._excluded is not None and prediction in self._excluded.synonyms(gold):

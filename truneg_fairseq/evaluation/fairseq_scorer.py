@@ -38,10 +38,10 @@ class FairseqCausalLm(Scorer):
                 f"{read.path}: has embeddings of {found} tokens, {data} has {len(symbols)}; expected the data of its "
                 "training"
             )
-        loaded = load_model(read, data)
-        model, padding = loaded.model, int(loaded.task.source_dictionary.pad())
+        model, task = load_model(read, data)
+        padding = int(task.source_dictionary.pad())
         super().__init__(read.path, model, padding=padding, longest=int(model.max_positions()), cpu=cpu)
-        self.embeddings, self.updates = model.decoder.embed_tokens.weight.detach(), loaded.updates
+        self.embeddings, self.updates = model.decoder.embed_tokens.weight.detach(), read.updates or 0
 
     @override
     def _logits(self, tokens: Tensor, lengths: Tensor, chosen: Tensor) -> Tensor:
@@ -63,11 +63,11 @@ class FairseqMaskedLm(Scorer):
         for name, tensor in read.state.items():
             if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
                 raise TrueNegError(f"{read.path}: {name} is not finite; the training diverged; use an earlier one")
-        loaded = load_checkpoint(read, data)
-        encoder: Any = loaded.model.encoder.sentence_encoder
-        longest, padding = int(loaded.model.max_positions()), int(encoder.padding_idx)
-        super().__init__(read.path, loaded.model, padding=padding, longest=longest, cpu=cpu)
-        self.embeddings, self.updates = encoder.embed_tokens.weight.detach(), loaded.updates
+        model, _ = load_checkpoint(read, data)
+        encoder: Any = model.encoder.sentence_encoder
+        longest, padding = int(model.max_positions()), int(encoder.padding_idx)
+        super().__init__(read.path, model, padding=padding, longest=longest, cpu=cpu)
+        self.embeddings, self.updates = encoder.embed_tokens.weight.detach(), read.updates or 0
 
     @override
     def _logits(self, tokens: Tensor, lengths: Tensor, chosen: Tensor) -> Tensor:

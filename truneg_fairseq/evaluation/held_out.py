@@ -21,7 +21,7 @@ from ..data.indexed import require_whole_split
 from ..errors import TrueNegError
 from ..files import file_digest
 from ..objectives import MaskedPredictions, Objective, TrueNegativeOptions
-from ..objectives.acceptance import embedding_cosine, packaged_model
+from ..objectives.false_negatives import acceptance_model, embedding_cosine
 from ..objectives.loop import build_objective
 from ..objectives.options import TABLE
 from ..objectives.rates import BITS as NATS_TO_BITS
@@ -199,11 +199,11 @@ def count(judged: MaskedPredictions) -> tuple[Tensor, Tensor]:
     """Of each sequence, float64: masked tokens, right ones, corrected ones and the loss in nats, shape (4, B); and by
     bin of confidence the sum of confidence - rightness, shape (B, BINS).
     """
-    assert judged.corrected is not None
+    assert judged.is_false_negative is not None
     rows, width = judged.original.size()
     right = judged.prediction.eq(judged.gold) & judged.counted
     loss = functional.cross_entropy(judged.logits.float(), judged.gold, reduction="none") * judged.counted
-    columns = torch.stack([part.double() for part in (judged.counted, right, judged.corrected, loss)])
+    columns = torch.stack([part.double() for part in (judged.counted, right, judged.is_false_negative, loss)])
     place = torch.div(judged.positions, width, rounding_mode="floor")
     confidence = judged.logits.float().softmax(-1).amax(-1) if len(judged.gold) else judged.gold.float()
     bins = bin_of(confidence)
@@ -236,8 +236,8 @@ class FalseNegatives:
 
     def add(self, judged: MaskedPredictions, lengths: Tensor, scorer: Scorer) -> None:
         """Those of a batch."""
-        assert judged.corrected is not None
-        rows = judged.corrected.nonzero().squeeze(1)
+        assert judged.is_false_negative is not None
+        rows = judged.is_false_negative.nonzero().squeeze(1)
         gold, prediction = judged.gold[rows], judged.prediction[rows]
         self.found += len(rows)
         pairs = list(zip(gold.tolist(), prediction.tolist(), strict=True))
@@ -277,7 +277,7 @@ class FalseNegatives:
 
 def acceptance(embeddings: Tensor, gold: Tensor, prediction: Tensor) -> Tensor:
     """The probability that people accept each word for another, by the cosine of their input embeddings, shape (N,)."""
-    return packaged_model(["embedding"]).probability({"embedding": embedding_cosine(embeddings, gold, prediction)})
+    return acceptance_model(["embedding"]).probability({"embedding": embedding_cosine(embeddings, gold, prediction)})
 
 
 def examples_of(found: Measured, *, color: bool = False) -> list[str]:

@@ -17,7 +17,7 @@ from typing_extensions import override
 from ..data.indexed import token_counts
 from ..data.tokenizer import PretrainedVocabulary, vocabulary_of
 from ..errors import TrueNegError
-from ..objectives import CorpusTargets, EncoderPasses, MaskedPredictions, Objective, Passes
+from ..objectives import CorpusTargets, EncoderPasses, MaskedPredictions, Objective
 from ..synonyms.build import cache_path
 from ..vocabulary import (
     BOS,
@@ -293,7 +293,7 @@ class Scorer(ABC):
         lengths: Tensor,
         *,
         with_layers: bool = False,
-    ) -> tuple[MaskedPredictions, Passes]:
+    ) -> tuple[MaskedPredictions, EncoderPasses]:
         """What it predicts at masked tokens, judged by an objective, and the passes that this took.
 
         Args:

@@ -5,10 +5,10 @@ It is fairseq's RoBERTa with BERT's embeddings (segments among them) and LayerNo
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from argparse import ArgumentParser
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -19,13 +19,18 @@ from fairseq.models.roberta import RobertaEncoder, RobertaModel
 from fairseq.models.roberta.model import base_architecture as roberta_architecture
 from fairseq.modules.transformer_sentence_encoder import init_bert_params
 from fairseq.utils import safe_getattr
-from omegaconf import OmegaConf
+from omegaconf import OmegaConf, open_dict
 from torch import Tensor, nn
 
 from ..errors import TrueNegError, one_line_errors
 from ..optim import tag_parameters
-from .encoder import SentenceEncoder, set_layer_norm_eps
-from .heads import LmHead, PooledClassificationHead, QuestionAnsweringHead
+from .encoder import (
+    LmHead,
+    PooledClassificationHead,
+    QuestionAnsweringHead,
+    SentenceEncoder,
+    set_layer_norm_eps,
+)
 from .loading import BertHubInterface, load
 
 logger = logging.getLogger(__name__)
@@ -115,10 +120,6 @@ class BertModel(RobertaModel):
         tag_parameters(self)
 
     @classmethod
-    def hub_models(cls) -> dict[str, str]:
-        return {}  # checkpoints are local
-
-    @classmethod
     def from_pretrained(
         cls,
         model_name_or_path: str,
@@ -143,7 +144,8 @@ class BertModel(RobertaModel):
     @classmethod
     def build_model(cls, args: Any, task: Any) -> BertModel:
         """Called by fairseq; ``args`` is a Namespace (fairseq-train) or a DictConfig (hydra)."""
-        with _open(args), one_line_errors():
+        # hydra's configuration refuses new keys unless told not to.
+        with open_dict(args) if OmegaConf.is_config(args) else nullcontext(), one_line_errors():
             ARCH_CONFIG_REGISTRY[cls.name](args)  # what neither the command line nor an architecture has set
             if args.encoder_normalize_before:
                 raise TrueNegError(
@@ -161,8 +163,7 @@ class BertModel(RobertaModel):
         tag_parameters(self)
 
     def build_classification_head(self, classes: int, inner_dim: int | None) -> nn.Module:
-        args = self.args
-        hidden = args.encoder_embed_dim
+        hidden, args = self.args.encoder_embed_dim, self.args
         return PooledClassificationHead(
             hidden, inner_dim or hidden, classes, args.pooler_activation_fn, args.pooler_dropout
         )
@@ -225,7 +226,13 @@ class BertModel(RobertaModel):
         heads = tuple(f"{prefix}{head}" for head in self.replaceable_parts())
         own = {f"{prefix}{key}": value for key, value in self.state_dict().items()}
         with one_line_errors():
-            _check_fit({key: value for key, value in own.items() if not key.startswith(heads)}, state_dict)
+            for key, value in own.items():
+                if not key.startswith(heads) and key in state_dict and state_dict[key].shape != value.shape:
+                    raise TrueNegError(
+                        f"the checkpoint's {key} has the shape {tuple(state_dict[key].shape)}, this model's has "
+                        f"{tuple(value.shape)}; expected --arch, sizes and --max-positions of the checkpoint, and data "
+                        "made with its dictionary and tokenizer"
+                    )
         for key in [key for key in state_dict if key.startswith(heads)]:
             if key not in own or own[key].shape != state_dict[key].shape:
                 logger.info("%s of the checkpoint is left out: this model has no such parameter", key)
@@ -290,24 +297,3 @@ def register_sizes(model: str, sizes: Mapping[str, Any], complete: Callable[[Any
 
 
 register_sizes("bert", BERT_SIZES, bert_architecture)
-
-
-@contextlib.contextmanager
-def _open(args: Any) -> Iterator[None]:
-    """hydra's configuration refuses new keys unless told not to."""
-    if not OmegaConf.is_config(args):
-        yield
-        return
-    OmegaConf.set_struct(args, False)
-    yield
-    OmegaConf.set_struct(args, True)
-
-
-def _check_fit(own: Mapping[str, Tensor], loaded: Mapping[str, Tensor]) -> None:
-    for key, value in own.items():
-        if key in loaded and loaded[key].shape != value.shape:
-            raise TrueNegError(
-                f"the checkpoint's {key} has the shape {tuple(loaded[key].shape)}, this model's has "
-                f"{tuple(value.shape)}; expected --arch, sizes and --max-positions of the checkpoint, and data made "
-                "with its dictionary and tokenizer"
-            )

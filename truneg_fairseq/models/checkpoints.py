@@ -73,11 +73,21 @@ def read_checkpoint(path: Path) -> Checkpoint:
         state = _renamed(state)
     old = _arguments(content.get("args"))
     task, criterion = (_arguments(config.get(part)) or old for part in ("task", "criterion"))
-    given = _arguments(config.get("checkpoint")).get("finetune_from_model") or old.get("finetune_from_model")
-    started_from = Path(str(given)).name if given else None
-    found = _arguments(content.get("extra_state")).get(VOCABULARY)
-    vocabulary = found if isinstance(found, str) else None
-    return Checkpoint(path, state, model, task, criterion, _updates(content), started_from, vocabulary, content)
+    started = _arguments(config.get("checkpoint")).get("finetune_from_model") or old.get("finetune_from_model")
+    vocabulary = _arguments(content.get("extra_state")).get(VOCABULARY)
+    history = content.get("optimizer_history")
+    updates = _arguments(history[-1] if isinstance(history, list) and history else None).get("num_updates")
+    return Checkpoint(
+        path=path,
+        state=state,
+        model=model,
+        task=task,
+        criterion=criterion,
+        updates=updates if isinstance(updates, int) else None,
+        started_from=Path(str(started)).name if started else None,
+        vocabulary=vocabulary if isinstance(vocabulary, str) else None,
+        content=content,
+    )
 
 
 def data_of(checkpoint: Checkpoint) -> Path:
@@ -106,12 +116,21 @@ def write_checkpoint(
     The model's argument ``_name`` is the architecture; ``settings`` are the task's arguments that are not its defaults.
     """
     import torch
+    from fairseq.criterions import CRITERION_DATACLASS_REGISTRY
+    from fairseq.dataclass.configs import FairseqConfig
+    from fairseq.tasks import TASK_DATACLASS_REGISTRY
+    from omegaconf import OmegaConf
 
+    # What fairseq-train itself would store, in built-in types.
+    root = OmegaConf.structured(FairseqConfig())
+    root.model = dict(model)
+    root.task = TASK_DATACLASS_REGISTRY[task](_name=task, data=str(data.resolve()), **settings)
+    root.criterion = CRITERION_DATACLASS_REGISTRY[_CRITERIONS[task]](_name=_CRITERIONS[task])
     history = {"criterion_name": "MaskedLmLoss", "optimizer_name": "FairseqAdam"}
     told = {VOCABULARY: fingerprint(read_symbols(own))} if (own := _dictionary(data)) else {}
     content = {
         "args": None,
-        "cfg": _configuration(model, data, task, settings),
+        "cfg": OmegaConf.to_container(root, resolve=True, enum_to_str=True),
         "model": dict(state),
         "criterion": None,
         "optimizer_history": [dict(history, lr_scheduler_state={}, num_updates=0)],
@@ -131,50 +150,40 @@ def _load(path: Path) -> dict[str, Any]:
         # The optimizer's state, two thirds of a checkpoint, is never read.
         mapped = zipfile.is_zipfile(path)
         content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
-        state = content["model"]
+        state = dict(content["model"])
     except Exception as error:  # other files fail to unpickle in many ways
         raise TrueNegError(f"{path}: {unreadable(error)}; expected a fairseq checkpoint") from None
-    _check_tensors(path, state)
+    _check_weights(path, state)
     return content
 
 
-def _updates(content: Mapping[str, Any]) -> int | None:
-    """How many updates a checkpoint is of; None where it does not say."""
-    history = content.get("optimizer_history")
-    last = history[-1] if isinstance(history, list) and history else None
-    updates = last.get("num_updates") if isinstance(last, dict) else None
-    return updates if isinstance(updates, int) else None
-
-
-def _check_tensors(path: Path, state: Any) -> None:
+def _check_weights(path: Path, state: Any) -> None:
     """Raises where the weights are something else than named tensors that hold what their shapes say."""
     from torch import Tensor, strided
 
-    for name, tensor in state.items() if isinstance(state, dict) else [("model", state)]:
-        if not isinstance(name, str) or not isinstance(tensor, Tensor):
-            found = f"{str(name)[:80]!r} is {type(tensor).__name__}"
-        elif tensor.layout is not strided or tensor.is_meta:
-            found = f"{name[:80]!r} is {'without values' if tensor.is_meta else 'sparse'}"
-        elif tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
-            found = f"{name[:80]!r} has the shape {tuple(tensor.shape)}, more than is stored"
-        else:
-            continue
-        raise TrueNegError(f"{path}: {found}; expected a fairseq checkpoint's tensors by name")
+    def is_whole(tensor: Any) -> bool:
+        if not isinstance(tensor, Tensor) or tensor.layout is not strided or tensor.is_meta:
+            return False
+        return tensor.numel() * tensor.element_size() <= tensor.untyped_storage().nbytes()
+
+    wrong = [name for name, tensor in state.items() if not isinstance(name, str) or not is_whole(tensor)]
+    if wrong:
+        raise TrueNegError(f"{path}: {str(wrong[0])[:80]!r} is no whole tensor; expected a fairseq checkpoint")
 
 
 def _check_arguments(path: Path, model: Mapping[str, Any], tensors: int) -> None:
     """Raises where the model's arguments are not plain values, or its sizes cannot be those of its tensors."""
     for name, value in model.items():
-        if not isinstance(name, str) or not isinstance(value, str | int | float | list | tuple | dict | None):
-            found = f"{type(value).__name__}; expected plain values"
-        elif value is None or not _SIZES.fullmatch(name):
-            continue
+        largest = max(1, tensors) if str(name).endswith("_layers") else _LARGEST_SIZE
+        if isinstance(name, str) and value is not None and _SIZES.fullmatch(name):
+            is_plain = type(value) is int and 0 <= value <= largest
         else:
-            largest = max(1, tensors) if name.endswith("_layers") else _LARGEST_SIZE
-            if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= largest:
-                continue
-            found = f"{str(value)[:80]}; expected 0 to {largest}, as it has {tensors} tensors"
-        raise TrueNegError(f"{path}: its model's argument {str(name)[:80]} is {found}")
+            is_plain = isinstance(name, str) and isinstance(value, str | int | float | list | tuple | dict | None)
+        if not is_plain:
+            found = f"argument {str(name)[:80]} is {type(value).__name__} {str(value)[:80]}"
+            raise TrueNegError(
+                f"{path}: its model's {found}; expected plain values, and sizes of its {tensors} tensors"
+            )
 
 
 def _renamed(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -197,22 +206,6 @@ def _arguments(arguments: Any) -> dict[str, Any]:
     if isinstance(arguments, argparse.Namespace):
         return vars(arguments)
     return dict(arguments) if isinstance(arguments, Mapping) else {}
-
-
-def _configuration(model: Mapping[str, Any], data: Path, task: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What fairseq-train itself would store, in built-in types."""
-    from fairseq.criterions import CRITERION_DATACLASS_REGISTRY
-    from fairseq.dataclass.configs import FairseqConfig
-    from fairseq.tasks import TASK_DATACLASS_REGISTRY
-    from omegaconf import OmegaConf
-
-    root = OmegaConf.structured(FairseqConfig())
-    root.model = dict(model)
-    root.task = TASK_DATACLASS_REGISTRY[task](_name=task, data=str(data.resolve()), **settings)
-    criterion = _CRITERIONS[task]
-    root.criterion = CRITERION_DATACLASS_REGISTRY[criterion](_name=criterion)
-    container: Any = OmegaConf.to_container(root, resolve=True, enum_to_str=True)
-    return dict(container)
 
 
 def check_vocabulary(checkpoint: Checkpoint, expected: str, data: Path) -> None:

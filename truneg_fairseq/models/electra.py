@@ -17,8 +17,7 @@ from torch import Tensor, nn
 
 from ..optim import tag_parameters
 from .bert import BertEncoder, BertModel, bert_architecture, register_sizes, set_defaults
-from .encoder import layer_states
-from .heads import DiscriminatorHead, LinearClassificationHead
+from .encoder import DiscriminatorHead, LinearClassificationHead, layer_states
 from .loading import ElectraHubInterface
 
 

@@ -1,4 +1,4 @@
-"""BERT's encoder on top of that of fairseq: absolute positions, segments, scaled dot-product attention; batch first.
+"""BERT's encoder and its heads on top of fairseq's: positions, segments, scaled dot-product attention; batch first.
 
 Only what differs from fairseq's encoder is here. State dicts keep fairseq's names; new are ``embed_segments`` and,
 where embeddings and layers differ in width, ``embed_project``.
@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from fairseq import utils
 from fairseq.distributed import fsdp_wrap
 from fairseq.models.transformer import TransformerConfig, TransformerEncoder
-from fairseq.modules import FairseqDropout
+from fairseq.modules import FairseqDropout, LayerNorm
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
@@ -124,8 +124,8 @@ def _scaled_product(left: Tensor, right: Tensor, scale: float) -> Tensor:
 class AbsolutePositions(nn.Embedding):
     """Learned embeddings of the positions 0, 1, ... of a batch's columns, as BERT has them.
 
-    fairseq's own count from the padding id + 1 and skip padding, which takes two rows more. On sequences padded on the
-    right, as fairseq's masked-LM and sentence tasks pad them, both number the tokens alike.
+    fairseq counts from the padding id + 1 and skips padding, which takes two rows more. On sequences padded on the
+    right, as its tasks pad them, both number the tokens alike.
     """
 
     @property
@@ -184,11 +184,8 @@ class SelfAttention(nn.Module):
 
 
 def activation_function(name: str) -> Callable[[Tensor], Tensor]:
-    """fairseq's, but for "gelu": there fairseq computes in fp32 copies of 16 bits. torch's kernel does so without them,
-    and gives the same.
-    """
-    function: Callable[[Tensor], Tensor] = F.gelu if name == "gelu" else utils.get_activation_fn(name)
-    return function
+    """fairseq's, but for "gelu", for which fairseq copies 16 bits to fp32: torch's kernel gives the same without."""
+    return F.gelu if name == "gelu" else utils.get_activation_fn(name)  # type: ignore[no-any-return]
 
 
 class EncoderLayer(TransformerEncoderLayerBase):
@@ -297,3 +294,89 @@ def set_layer_norm_eps(module: nn.Module, eps: float) -> None:
     for part in module.modules():
         if hasattr(part, "normalized_shape"):  # torch's class, or the one of apex that fairseq prefers
             setattr(part, "eps", eps)  # noqa: B010  (no type that both share)
+
+
+class LmHead(nn.Module):
+    """The masked-LM head of BERT and ELECTRA: dense, activation, LayerNorm, projection with the word embeddings.
+
+    fairseq's RobertaLMHead with a dense layer that leads from the encoder's width H, ``hidden``, to the embeddings'.
+    ``weight``, shape (V, E), are the embeddings to tie to, or those of a head of its own.
+    """
+
+    def __init__(self, hidden: int, weight: nn.Parameter, activation_fn: str) -> None:
+        super().__init__()
+        size, width = weight.shape
+        self.dense = nn.Linear(hidden, width)
+        self.activation_fn = activation_function(activation_fn)
+        self.layer_norm = LayerNorm(width)
+        self.weight = weight
+        self.bias = nn.Parameter(torch.zeros(size))
+
+    def forward(self, features: Tensor, masked_tokens: Tensor | None = None, **unused: Any) -> Tensor:
+        """Logits of shape (B, T, V), or (N, V) at ``masked_tokens``, bool, shape (B, T)."""
+        if masked_tokens is not None:
+            features = features[masked_tokens]
+        x = self.layer_norm(self.activation_fn(self.dense(features)))
+        return F.linear(x, self.weight, self.bias)
+
+
+class DiscriminatorHead(nn.Module):
+    """ELECTRA's replaced-token detector: dense, activation, one logit a token."""
+
+    def __init__(self, hidden: int, activation_fn: str) -> None:
+        super().__init__()
+        self.dense = nn.Linear(hidden, hidden)
+        self.activation_fn = activation_function(activation_fn)
+        self.out_proj = nn.Linear(hidden, 1)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Logits of shape (B, T), positive for "replaced", of features of shape (B, T, H)."""
+        return self.out_proj(self.activation_fn(self.dense(features))).squeeze(-1)
+
+
+class PooledClassificationHead(nn.Module):
+    """The head of BERT: the first token through a dense layer and tanh (its pooler), dropout, a linear classifier."""
+
+    def __init__(self, hidden: int, inner: int, classes: int, activation_fn: str, dropout: float) -> None:
+        super().__init__()
+        self.dense = nn.Linear(hidden, inner)
+        self.activation_fn = activation_function(activation_fn)
+        self.dropout = nn.Dropout(dropout)
+        self.out_proj = nn.Linear(inner, classes)
+
+    def forward(self, features: Tensor, **unused: Any) -> Tensor:
+        """Logits of shape (B, C) of features of shape (B, T, H)."""
+        return self.out_proj(self.dropout(self.activation_fn(self.dense(features[:, 0]))))
+
+
+class LinearClassificationHead(nn.Module):
+    """The head of ELECTRA: the first token, dropout, and a linear classifier."""
+
+    def __init__(self, hidden: int, classes: int, dropout: float) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        self.out_proj = nn.Linear(hidden, classes)
+
+    def forward(self, features: Tensor, **unused: Any) -> Tensor:
+        """Logits of shape (B, C) of features of shape (B, T, H)."""
+        return self.out_proj(self.dropout(features[:, 0]))
+
+
+class AnswerLogits(NamedTuple):
+    """Where answers begin and end, in windows of T positions; fp32, -inf where no answer may stand."""
+
+    starts: Tensor  # shape (B, T)
+    ends: Tensor  # shape (B, T)
+
+
+class QuestionAnsweringHead(nn.Module):
+    """The head of BERT and of each Hugging Face encoder: one linear layer gives start and end, independently."""
+
+    def __init__(self, hidden: int) -> None:
+        super().__init__()
+        self.out_proj = nn.Linear(hidden, 2)
+
+    def forward(self, features: Tensor, allowed: Tensor) -> AnswerLogits:
+        """Logits of features of shape (B, T, H); ``allowed``, bool, shape (B, T), is where answers may begin or end."""
+        logits = self.out_proj(features).float().masked_fill(~allowed[..., None], -torch.inf)
+        return AnswerLogits(*logits.unbind(-1))

@@ -1,12 +1,10 @@
-"""Loading a checkpoint with its task, and trained models in Python: sentences in; tokens, features, predictions and
-replaced-token scores out.
-"""
+"""Loading a checkpoint with its task, and trained models in Python: sentences in, predictions and scores out."""
 
 from __future__ import annotations
 
 import copy
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from fairseq import checkpoint_utils, tasks
@@ -22,34 +20,22 @@ from ..vocabulary import MASK_SYMBOL, fingerprint, read_symbols
 from .checkpoints import Checkpoint, check_vocabulary, read_checkpoint
 
 
-class LoadedCheckpoint(NamedTuple):
-    model: Any  # in training mode, as fairseq returns it
-    task: Any  # of its training, on the data that were asked for
-    updates: int  # of its training
-
-
-def load_checkpoint(checkpoint: Path | Checkpoint, data: Path, seed: int | None = None) -> LoadedCheckpoint:
-    """Loads a masked-LM model with its task, on a folder of binarized data, whatever the training's was.
-
-    ``seed`` is that of the task's masks; None for that of the training.
-    """
+def load_checkpoint(checkpoint: Path | Checkpoint, data: Path) -> tuple[Any, Any]:
+    """A masked-LM model, in training mode, and its task, on a folder of binarized data, whatever the training's was."""
     require_unsplit(data, "--data")
     read = checkpoint if isinstance(checkpoint, Checkpoint) else read_checkpoint(checkpoint)
-    loaded = load_model(read, data, seed=seed, vocabulary=fingerprint(read_symbols(data)))
-    if not hasattr(loaded.task, "mask_idx"):
+    check_vocabulary(read, fingerprint(read_symbols(data)), data)  # before a model of its sizes is built
+    model, task = load_model(read, data)
+    if not hasattr(task, "mask_idx"):
         raise TrueNegError(
-            f"{read.path}: is of task {type(loaded.task).__name__}; expected a masked-LM task such as masked_lm"
+            f"{read.path}: is of task {type(task).__name__}; expected a masked-LM task such as masked_lm"
         )
-    return loaded
+    return model, task
 
 
-def load_model(
-    read: Checkpoint, data: Path, *, seed: int | None = None, vocabulary: str | None = None
-) -> LoadedCheckpoint:
-    """As :func:`load_checkpoint`, of a checkpoint that is read; ``vocabulary`` is the fingerprint that it must have."""
-    if vocabulary is not None:  # before a model of its sizes is built
-        check_vocabulary(read, vocabulary, data)
-    overrides = {"data": str(data), **({} if seed is None else {"seed": seed})}
+def load_model(read: Checkpoint, data: Path) -> tuple[Any, Any]:
+    """As :func:`load_checkpoint`, of a checkpoint of any task that is read and fits the data."""
+    overrides = {"data": str(data)}
     try:
         state = as_fairseq_reads(read, overrides)
         models, _, task = checkpoint_utils.load_model_ensemble_and_task([str(read.path)], overrides, state=state)
@@ -60,11 +46,11 @@ def load_model(
             f"{read.path}: cannot be loaded ({reason(error)}); expected fairseq's checkpoint of a model whose "
             f"dictionary is that of {data}"
         ) from None
-    return LoadedCheckpoint(models[0], task, read.updates or 0)
+    return models[0], task
 
 
 def load_task(read: Checkpoint, data: Path, seed: int | None = None) -> Any:
-    """The task of a checkpoint's training alone, on a folder of binarized data."""
+    """The task of a checkpoint's training alone, on a folder of binarized data, with its seed of masks or another."""
     state = as_fairseq_reads(read, {"data": str(data), **({} if seed is None else {"seed": seed})})
     cfg = convert_namespace_to_omegaconf(state["args"]) if state.get("args") is not None else state["cfg"]
     return tasks.setup_task(cfg.task)
@@ -85,9 +71,9 @@ def as_fairseq_reads(read: Checkpoint, overrides: dict[str, Any]) -> dict[str, A
 
 
 class BertHubInterface(RobertaHubInterface):
-    """As fairseq's interface to RoBERTa, with the tokenizer that lies beside the data and BERT's way to join sentences.
+    """As fairseq's interface to RoBERTa, in evaluation mode, with the tokenizer beside the data and BERT's sentences.
 
-    Inherited: ``extract_features(tokens)`` and ``predict(head, tokens)``. It is in evaluation mode when it is made.
+    Inherited: ``extract_features(tokens)`` and ``predict(head, tokens)``.
     """
 
     def __init__(self, cfg: Any, task: Any, model: nn.Module, tokenizer: TextTokenizer) -> None:
@@ -103,8 +89,7 @@ class BertHubInterface(RobertaHubInterface):
     def encode(self, sentence: str, *addl_sentences: str, no_separator: bool = False) -> Tensor:
         """Token ids of ``<s> sentence </s>``, or of ``<s> sentence </s> second </s>``, int64, shape (T,).
 
-        ``<mask>`` in the text stands for a masked token. ``no_separator`` has no effect: it is part of
-        fairseq's interface, and there is no separator here.
+        ``<mask>`` in the text stands for a masked token. ``no_separator``, of fairseq's interface, has no effect.
         """
         ids = [self.dictionary.bos()]
         for text in (sentence, *addl_sentences):
@@ -128,9 +113,7 @@ class BertHubInterface(RobertaHubInterface):
 
     @torch.no_grad()
     def fill_mask(self, masked_input: str, topk: int = 5) -> list[tuple[str, float, str]]:
-        """The likeliest tokens for the one ``<mask>`` in a text; of an ELECTRA the generator answers.
-        Each comes with the filled text, the probability and the token, from likely to unlikely.
-        """
+        """The likeliest fillings of the one ``<mask>`` in a text: text, probability, token."""
         if masked_input.count(MASK_SYMBOL) != 1:
             raise ValueError(f"found {masked_input.count(MASK_SYMBOL)} {MASK_SYMBOL} in the text, expected one")
         tokens = self.encode(masked_input).to(self.device)[None]
@@ -157,9 +140,7 @@ class ElectraHubInterface(BertHubInterface):
 
     @torch.no_grad()
     def replaced_token_scores(self, sentence: str, *addl_sentences: str) -> list[tuple[str, float]]:
-        """The probability of every token that it does not belong there: (token, probability) in order, the special
-        tokens included.
-        """
+        """Every token, special ones too, with the probability that it does not belong there."""
         tokens = self.encode(sentence, *addl_sentences)
         head: Any = self.model.discriminator_head
         if head is None:

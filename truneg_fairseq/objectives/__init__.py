@@ -2,11 +2,11 @@
 
 from .corpus_targets import CorpusTargets
 from .electra import sample_tokens
-from .false_negatives import BlockedPairs, Detector, corrected_predictions, pair_keys
+from .false_negatives import BlockedPairs, Detector, find_false_negatives, pair_keys
 from .loop import TrueNegativeLoss
 from .loss import Objective, Outcome, UpdateSize
 from .options import ElectraOptions, TrueNegativeOptions
-from .passes import EncoderPasses, MaskedPredictions, Passes, fill, gather_rows
+from .passes import EncoderPasses, MaskedPredictions, fill, gather_rows
 from .soft_targets import SynonymLists
 
 __all__ = [
@@ -18,13 +18,12 @@ __all__ = [
     "MaskedPredictions",
     "Objective",
     "Outcome",
-    "Passes",
     "SynonymLists",
     "TrueNegativeLoss",
     "TrueNegativeOptions",
     "UpdateSize",
-    "corrected_predictions",
     "fill",
+    "find_false_negatives",
     "gather_rows",
     "pair_keys",
     "sample_tokens",

@@ -14,9 +14,8 @@ from torch import Tensor
 
 from ..errors import TrueNegError
 from ..vocabulary import PAD, Vocabulary, WordBoundaries, read_symbols, vocabulary_of_tokenizer
-from .acceptance import model_of
 from .corpus_targets import CorpusTargets
-from .false_negatives import BlockedPairs, Detector, pair_keys
+from .false_negatives import BlockedPairs, Detector, acceptance_model, pair_keys
 from .options import TABLE, TrueNegativeOptions
 from .passes import MaskedPredictions, fill, gather_rows
 from .rates import BITS
@@ -45,7 +44,11 @@ def build_parts(
         teacher: see :class:`~.loss.Objective`.
     """
     options.check()
-    corpus = load_corpus_targets(options, symbols, folder)
+    corpus = None
+    if options.corpus_targets:
+        from ..corpus_counts import counts_beside
+
+        corpus = read_corpus_targets(Path(options.corpus_counts or counts_beside(folder)), symbols)
     parts: dict[str, Any] = {"padding": padding, "corpus": corpus, "teacher": teacher}
     if not options.looks_at_words:
         return parts
@@ -88,15 +91,6 @@ def expected_losses(size: int, corpus: CorpusTargets | None) -> str:
     return f"{line}; then {entropy:.1f} nats, {entropy * BITS:.1f} bits: what the frequencies of the tokens alone give"
 
 
-def load_corpus_targets(options: Any, symbols: Sequence[str], folder: Path) -> CorpusTargets | None:
-    """The counts of the dictionary with these symbols, by default in the folder; None where none are used."""
-    if not options.corpus_targets:
-        return None
-    from ..corpus_counts import counts_beside
-
-    return read_corpus_targets(Path(options.corpus_counts) if options.corpus_counts else counts_beside(folder), symbols)
-
-
 def read_corpus_targets(path: Path, symbols: Sequence[str]) -> CorpusTargets:
     """The counts of a file that ``truneg data counts`` wrote, of the dictionary with these symbols."""
     from ..corpus_counts import CorpusCounts
@@ -116,7 +110,7 @@ def _detector(options: TrueNegativeOptions, words: Vocabulary, folder: Path, key
     from ..synonyms.wordnet import eligible_words
 
     file = options.hc_acceptance_model
-    regression = model_of(options.features, Path(file) if file else None)
+    regression = acceptance_model(options.features, Path(file) if file else None)
     pairs = provide_exclusions(words, folder)
     gold, other = torch.from_numpy(pairs.gold).long(), torch.from_numpy(pairs.synonym).long()
     blocked = BlockedPairs(torch.from_numpy(eligible_words(words)), gold, other)

@@ -11,13 +11,13 @@ from torch import Tensor
 
 from .loss import Objective, Outcome, UpdateSize, scaled_mean
 from .options import ElectraOptions
-from .passes import MaskedPredictions, Passes
+from .passes import EncoderPasses, MaskedPredictions
 
 _BLOCK = 256
 
 
 class Replaced(NamedTuple):
-    """What the discriminator saw and said."""
+    """What the discriminator read and said."""
 
     tokens: Tensor  # int64, shape (B, T), the sentences with the samples
     sampled: Tensor  # int64, shape (N,), the samples at the judged positions
@@ -28,7 +28,7 @@ def add_discriminator(
     objective: Objective,
     generator: Outcome,
     judged: MaskedPredictions,
-    passes: Passes,
+    passes: EncoderPasses,
     replaced: Replaced,
     *,
     update: UpdateSize | None = None,
@@ -45,44 +45,26 @@ def add_discriminator(
     """
     options = objective.options
     assert isinstance(options, ElectraOptions)
-    weight, counts = options.discriminator_weight, dict(generator.counts)
-    trained, size = _discriminate(objective, judged, passes, replaced, counts)
-    loss = generator.loss + weight * scaled_mean(trained, update or UpdateSize(generator.sample_size, size))
-    counts["gen_loss"] = counts["loss"]
+    labels, counted = replaced.tokens.ne(judged.original), judged.original.ne(objective.padding)
+    loss, found = detection_sums(replaced.logits, labels, counted)
+    # What is logged is against plain labels, so that runs compare.
+    counts = {**generator.counts, **found, "replaced": labels.sum(), "gen_loss": generator.counts["loss"]}
+    samples = objective.find(judged, replaced.sampled, passes)
+    if samples is not None:
+        counts["disc_synonyms"] = samples.is_false_negative.sum()
+        if options.discriminator_false_negatives != "keep":
+            accepted = _spread(samples.is_false_negative, judged)
+            if options.discriminator_false_negatives == "ignore":
+                counted = counted & ~accepted
+            else:
+                labels = labels & ~accepted
+            loss, _ = detection_sums(replaced.logits, labels, counted)
+    weight, size = options.discriminator_weight, counted.sum()
+    loss = generator.loss + weight * scaled_mean(loss, update or UpdateSize(generator.sample_size, size))
     batch = UpdateSize(counts["sample_size"], counts["disc_size"])
     counts["loss"] = counts["gen_loss"] + weight * scaled_mean(counts["disc_loss"], batch)
     counts["objective"] = loss.detach()
     return Outcome(loss, generator.sample_size, counts)
-
-
-def _discriminate(
-    objective: Objective,
-    judged: MaskedPredictions,
-    passes: Passes,
-    seen: Replaced,
-    counts: dict[str, Tensor],
-) -> tuple[Tensor, Tensor]:
-    """The loss that is minimised, a sum, and its denominator; adds the counts, which are against plain labels."""
-    replaced = seen.tokens.ne(judged.original)
-    counted = judged.original.ne(objective.padding)
-    counts["replaced"] = replaced.sum()
-    found = objective.accept(judged, seen.sampled, passes)
-    choice = "keep"
-    if found is not None:
-        counts["disc_synonyms"] = found.accepted.sum()
-        choice = getattr(objective.options, "discriminator_false_negatives", "keep")
-    with torch.set_grad_enabled(choice == "keep" and torch.is_grad_enabled()):
-        plain = detection_sums(seen.logits, replaced, counted)
-    counts["disc_loss"], counts["disc_size"] = plain.loss.detach(), counted.sum()
-    for name in ("correct", "found", "suspected", "replaced"):
-        counts[f"disc_{name}"] = getattr(plain, name)
-    if found is None or choice == "keep":
-        return plain.loss, counts["disc_size"]
-    if choice == "ignore":
-        counted = counted & ~_spread(found.accepted, judged)
-    else:
-        replaced = replaced & ~_spread(found.accepted, judged)
-    return detection_sums(seen.logits, replaced, counted).loss, counted.sum()
 
 
 def _spread(values: Tensor, judged: MaskedPredictions) -> Tensor:
@@ -133,31 +115,21 @@ def _first_above(sums: Tensor, target: Tensor) -> Tensor:
     return found.clamp_(max=sums.size(1) - 1)
 
 
-class Detection(NamedTuple):
-    """Sums over the counted tokens."""
+def detection_sums(logits: Tensor, replaced: Tensor, counted: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    """The discriminator's loss, fp32 scalar with gradient, summed over the counted tokens, and what is logged of it.
 
-    loss: Tensor  # fp32 scalar with gradient, binary cross-entropy in nats
-    correct: Tensor  # int64 scalar, tokens judged right
-    found: Tensor  # int64 scalar, replaced tokens that are judged replaced
-    suspected: Tensor  # int64 scalar, tokens judged replaced
-    replaced: Tensor  # int64 scalar, replaced tokens
-
-
-def detection_sums(logits: Tensor, replaced: Tensor, counted: Tensor) -> Detection:
-    """The discriminator's loss and what it got right.
-
-    Args:
-        logits: shape (B, T), any floating dtype, positive for "replaced"; the loss is computed in fp32.
-        replaced: bool, shape (B, T), the labels.
-        counted: bool, shape (B, T), the tokens that count.
+    ``logits``, of any floating type, are positive for "replaced", ``replaced``, bool, the labels, and ``counted``,
+    bool, the tokens that count; shape (B, T) each.
     """
     cross_entropy = F.binary_cross_entropy_with_logits(logits.float(), replaced.float(), reduction="none")
-    suspected = logits.detach().gt(0) & counted
-    replaced = replaced & counted
-    return Detection(
-        loss=torch.where(counted, cross_entropy, cross_entropy.new_zeros(())).sum(),
-        correct=(suspected.eq(replaced) & counted).sum(),
-        found=(suspected & replaced).sum(),
-        suspected=suspected.sum(),
-        replaced=replaced.sum(),
-    )
+    loss = torch.where(counted, cross_entropy, 0.0).sum()
+    suspected, replaced = logits.detach().gt(0) & counted, replaced & counted
+    counts = {
+        "disc_loss": loss.detach(),
+        "disc_size": counted.sum(),
+        "disc_correct": (suspected.eq(replaced) & counted).sum(),
+        "disc_found": (suspected & replaced).sum(),
+        "disc_suspected": suspected.sum(),
+        "disc_replaced": replaced.sum(),
+    }
+    return loss, counts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from ..errors import TrueNegError
 from .build import build_parts, parts_for_dictionary, parts_for_tokenizer
 from .loss import IGNORED, Objective, UpdateSize
 from .options import TrueNegativeOptions
-from .passes import EncoderPasses, MaskedPredictions, Passes, dropout_off, full_precision
+from .passes import EncoderPasses, MaskedPredictions, dropout_off, full_precision, most_likely
 from .rates import TRAINER_RATES
 
 
@@ -31,8 +32,6 @@ class TrueNegativeLoss(Objective):
         keywords: options, where ``options`` is None; and the parts of :class:`~.loss.Objective`.
     """
 
-    _PARTS = ("padding", "boundaries", "detector", "synonyms", "corpus", "teacher", "label_smoothing", "table")
-
     def __init__(
         self,
         options: TrueNegativeOptions | None = None,
@@ -41,20 +40,22 @@ class TrueNegativeLoss(Objective):
         reduction: str = "mean",
         **keywords: Any,
     ) -> None:
-        parts = {name: keywords.pop(name) for name in self._PARTS if name in keywords}
-        super().__init__(TrueNegativeOptions(**keywords) if options is None else options, **parts)
+        if options is None:
+            names = keywords.keys() & {each.name for each in fields(TrueNegativeOptions)}
+            options = TrueNegativeOptions(**{name: keywords.pop(name) for name in names})
+        super().__init__(options, **keywords)
         if reduction not in ("mean", "sum", "none"):
             raise ValueError(f"reduction: found {reduction!r}, expected mean, sum or none")
-        chosen = self.options
-        for is_missing, name in (
-            (chosen.finds_false_negatives and self.detector is None, "hc_weight"),
-            (chosen.synonym_targets and self.synonyms is None, "synonym_targets"),
-            (chosen.corpus_targets and self.corpus is None, "corpus_targets"),
-            (chosen.teacher_targets and self.teacher is None, "teacher_targets"),
-        ):
-            if is_missing:
+        needed = {
+            "hc_weight": self.detector,
+            "synonym_targets": self.synonyms,
+            "corpus_targets": self.corpus,
+            "teacher_targets": self.teacher,
+        }
+        for name, part in needed.items():
+            if getattr(options, name) and part is None:
                 raise TrueNegError(
-                    f"TrueNegativeLoss({name}={getattr(chosen, name)}): looks at a tokenizer's words; expected "
+                    f"TrueNegativeLoss({name}={getattr(options, name)}): looks at a tokenizer's words; expected "
                     "TrueNegativeLoss.for_tokenizer(tokenizer, ...) or TrueNegativeLoss.for_dictionary(file, ...)"
                 )
         self.ignore_index, self.reduction = ignore_index, reduction
@@ -138,7 +139,8 @@ class TrueNegativeLoss(Objective):
         if self.reduction == "none":
             if self.options.sr_word_weight or self.options.sr_sent_weight:
                 raise TrueNegError('reduction "none": soft regularization has no loss for each token; expected "mean"')
-            return self._each(judged, passes).view(labels.shape)
+            with full_precision(rows.device):
+                return self.cross_entropy(judged, self.soft_targets(judged, passes), "none")[0].view(labels.shape)
         update = None if items is None else self._update(judged, torch.as_tensor(items, device=rows.device))
         outcome = self.loss(judged, passes, update)
         self._add({**outcome.counts, "nsentences": labels.new_tensor(labels.size(0) if labels.dim() > 1 else 0)})
@@ -199,7 +201,7 @@ class TrueNegativeLoss(Objective):
             some = counted.any()
             loss = F.cross_entropy(rows, torch.where(some, labels, 0), ignore_index=self.ignore_index) * some
             total = loss.detach() * size
-        correct = (rows.detach().argmax(-1).eq(labels) & counted).sum()
+        correct = (most_likely(rows).eq(labels) & counted).sum()
         self._add({"loss": total, "sample_size": size, "correct": correct})
         return loss
 
@@ -220,8 +222,7 @@ class TrueNegativeLoss(Objective):
             )
         grid = labels if labels.dim() > 1 else labels[None]
         tokens = torch.zeros_like(grid) if input_ids is None else input_ids.view_as(grid)
-        gold = torch.where(counted, flat, 0)
-        whole = None
+        gold, whole = torch.where(counted, flat, 0), None
         original = torch.where(grid.ne(self.ignore_index), grid, tokens)
         if self.boundaries is not None:
             size = len(self.boundaries.continues)
@@ -234,7 +235,7 @@ class TrueNegativeLoss(Objective):
             whole = alone if input_ids is None else self.boundaries.whole(original.clamp(max=size - 1)).reshape(-1)
             whole = whole & counted & gold.lt(size)
         positions = torch.arange(len(flat), device=flat.device)
-        return MaskedPredictions(rows, original, positions, gold, rows.detach().argmax(-1), counted, whole)
+        return MaskedPredictions(rows, original, positions, gold, most_likely(rows), counted, whole)
 
     def _passes(
         self, predicted: MaskedPredictions, model: Any, inputs: dict[str, Any], embeddings: Tensor | None
@@ -247,8 +248,7 @@ class TrueNegativeLoss(Objective):
                     f"TrueNegativeLoss with {self.options.described()}: reads the input embeddings; expected "
                     "loss_fn(logits, labels, embeddings=...), model=..., or loss_fn.watch(model)"
                 )
-            found: Tensor = model.get_input_embeddings().weight if embeddings is None else embeddings
-            return found
+            return model.get_input_embeddings().weight if embeddings is None else embeddings  # type: ignore[no-any-return]
 
         def encode(tokens: Tensor, gradient: bool, dropout: bool) -> tuple[Tensor, ...]:
             if model is None:
@@ -266,26 +266,9 @@ class TrueNegativeLoss(Objective):
 
         return EncoderPasses(predicted, self.options, embeddings=weight, encode=encode, with_layers=with_layers)
 
-    def _each(self, judged: MaskedPredictions, passes: Passes) -> Tensor:
-        """The loss of each label, fp32, shape (N,), 0 where it is ignored; by autograd, as nothing is summed."""
-        with full_precision(judged.logits.device):
-            log = F.log_softmax(judged.logits.float() / self.options.softmax_temperature, dim=-1)
-            soft, gold = self._soft_targets(judged, passes), judged.gold.where(judged.counted, 0)
-            shares = sum((each.share for each in soft), torch.zeros_like(judged.counted, dtype=torch.float32))
-            total = (1 - shares) * log.gather(1, gold[:, None]).squeeze(1)
-            for share, tokens, probability in soft:
-                if tokens is None or probability is None:
-                    spread = log.mean(1)
-                else:
-                    spread = (probability * log.gather(1, tokens)).sum(1)
-                total = total + share * spread
-            keep = self._keep(judged)
-            return torch.where(judged.counted, -total if keep is None else -total * keep, 0.0)
-
     def _update(self, judged: MaskedPredictions, items: Tensor) -> UpdateSize:
         """The denominators of an update of ``items`` masked tokens; its other tokens in this batch's proportion."""
-        real = judged.original.ne(self.padding).sum() if self.options.sr_sent_weight else judged.counted.sum()
-        masked = judged.counted.sum().clamp(min=1)
+        real, masked = judged.original.ne(self.padding).sum(), judged.counted.sum().clamp(min=1)
         return UpdateSize(items.clamp(min=1), real * items / masked)
 
 

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from ..errors import TrueNegError
 from ..vocabulary import WordBoundaries
 from .corpus_targets import CorpusTargets
-from .false_negatives import Acceptance, Detector
+from .false_negatives import Detector, FalseNegatives
 from .options import TrueNegativeOptions
-from .passes import MaskedPredictions, Passes, count_rows, full_precision, original_tokens
+from .passes import EncoderPasses, MaskedPredictions, count_rows, full_precision, most_likely
 from .soft_targets import (
     SoftTargets,
     SynonymLists,
@@ -26,7 +26,6 @@ from .soft_targets import (
     soft_cross_entropy,
     synonym_targets,
     teacher_targets,
-    uniform_targets,
 )
 
 IGNORED = -100
@@ -82,13 +81,17 @@ class Objective(nn.Module):
         table: Any = None,
     ) -> None:
         super().__init__()
-        self.table = table
-        options.check(label_smoothing=label_smoothing)
-        self.options, self.padding, self.label_smoothing = options, padding, label_smoothing
+        options.check(label_smoothing)
+        self.options, self.padding, self.label_smoothing, self.table = options, padding, label_smoothing, table
         self.detector, self.synonyms, self.corpus, self.teacher = detector, synonyms, corpus, teacher
         continues, unfinished = boundaries or (None, None)
         self.register_buffer("continues", continues, persistent=False)
         self.register_buffer("unfinished", unfinished, persistent=False)
+
+    @property
+    def boundaries(self) -> WordBoundaries | None:
+        """Which tokens continue words; None where nothing looks at words."""
+        return None if self.continues is None else WordBoundaries(self.continues, self.unfinished)
 
     def predict(self, logits: Tensor, labels: Tensor, tokens: Tensor, positions: Tensor) -> MaskedPredictions:
         """The predictions of a batch; false negatives are not looked for yet, see :meth:`judge`.
@@ -101,95 +104,90 @@ class Objective(nn.Module):
         """
         gold = labels.reshape(-1)[positions]
         counted = gold.ne(self.padding)
-        original = original_tokens(tokens, labels, self.padding)
+        original = torch.where(labels.ne(self.padding), labels, tokens)
         whole = self.boundaries.whole(original).reshape(-1)[positions] & counted if self.boundaries else None
-        return MaskedPredictions(logits, original, positions, gold, logits.detach().argmax(dim=-1), counted, whole)
+        return MaskedPredictions(logits, original, positions, gold, most_likely(logits), counted, whole)
 
-    def judge(self, predicted: MaskedPredictions, passes: Passes) -> MaskedPredictions:
+    def judge(self, predicted: MaskedPredictions, passes: EncoderPasses) -> MaskedPredictions:
         """Finds the false negatives among the predictions: ``r_k`` in ``V[w_k]``, with ``w_k`` a whole word (Eq. 2)."""
-        found = self.accept(predicted, predicted.prediction, passes)
-        if found is None:
-            return predicted
-        return predicted._replace(corrected=found.accepted, acceptance=found.probability)
+        found = self.find(predicted, predicted.prediction, passes)
+        return predicted if found is None else predicted._replace(**found._asdict())
 
-    def accept(self, predicted: MaskedPredictions, tokens: Tensor, passes: Passes) -> Acceptance | None:
-        """What the detector says of any tokens in place of the gold words; see :meth:`Detector.accept`."""
+    def find(self, predicted: MaskedPredictions, tokens: Tensor, passes: EncoderPasses) -> FalseNegatives | None:
+        """The false negatives among any tokens in place of the gold words; see :meth:`Detector.find`."""
         if self.detector is None:
             return None
         with full_precision(predicted.logits.device):
-            return self.detector.accept(predicted, tokens, passes)
+            return self.detector.find(predicted, tokens, passes)
 
-    def loss(self, judged: MaskedPredictions, passes: Passes, update: UpdateSize | None = None) -> Outcome:
+    def loss(self, judged: MaskedPredictions, passes: EncoderPasses, update: UpdateSize | None = None) -> Outcome:
         """The loss of a judged batch, and what is logged of it.
 
         Every term is a mean: cross-entropy and word distance over the masked positions, the divergence over the tokens
         that are not padding. ``update`` has the denominators, None for this batch's own. All of it is in fp32.
         """
+        options = self.options
         with full_precision(judged.logits.device):
-            soft = self._soft_targets(judged, passes)
-            total, plain = self._cross_entropy(judged, soft)
+            soft = self.soft_targets(judged, passes)
+            total, plain = self.cross_entropy(judged, soft)  # Eq. 1, Eq. 2
             counts = self._counts(judged, soft, plain)
-            if weight := self.options.sr_word_weight:
+            if options.sr_word_weight:  # Eq. 3
                 distance = self._word_distance(judged, passes.embeddings())
-                total, counts["sr_sum"] = total + weight * distance, distance.detach()
-            if weight := self.options.sr_sent_weight:
+                total = total + options.sr_word_weight * distance
+                counts["sr_sum"] = distance.detach()
+            if options.sr_sent_weight:  # Section 5
                 real = judged.original.ne(self.padding)
-                divergence, size = (
-                    sentence_divergence_sum(passes.filled()[1], passes.original().detach(), real),
-                    real.sum(),
-                )
-                denominators = update or UpdateSize(counts["sample_size"], size)
-                total = total + weight * scaled_mean(divergence, denominators)
-                counts["kl_sum"], counts["kl_size"] = divergence.detach(), size
+                divergence = sentence_divergence_sum(passes.filled()[1], passes.original().detach(), real)
+                mean = scaled_mean(divergence, update or UpdateSize(counts["sample_size"], real.sum()))
+                total = total + options.sr_sent_weight * mean
+                counts["kl_sum"], counts["kl_size"] = divergence.detach(), real.sum()
             counts["objective"], counts["objective_size"] = total.detach(), counts["sample_size"]
             return Outcome(total, counts["sample_size"], counts)
 
-    def _cross_entropy(self, judged: MaskedPredictions, soft: list[SoftTargets]) -> tuple[Tensor, Tensor]:
-        """The sum to minimise (Eq. 2, with soft targets), and the plain sum of Eq. 1 at temperature 1; fp32 scalars."""
-        logits, temperature = judged.logits, self.options.softmax_temperature
+    def cross_entropy(
+        self, judged: MaskedPredictions, soft: list[SoftTargets], reduction: str = "sum"
+    ) -> tuple[Tensor, Tensor]:
+        """The cross-entropy without the false negatives (Eq. 2), and the plain sum of Eq. 1 at temperature 1.
+
+        Both fp32: a scalar (``reduction`` "none": shape (N,), 0 where a position does not count), and a scalar without
+        gradient.
+        """
+        logits, temperature, keep = judged.logits, self.options.softmax_temperature, self._keep(judged)
         labels = judged.gold.masked_fill(~judged.counted, IGNORED)
-        keep = self._keep(judged)
-        if soft:
-            with torch.no_grad():
-                log_probabilities = F.log_softmax(logits, dim=-1, dtype=torch.float32)
-                plain = F.nll_loss(log_probabilities, labels, ignore_index=IGNORED, reduction="sum")
-                if temperature != 1.0:
-                    log_probabilities = F.log_softmax(logits / temperature, dim=-1, dtype=torch.float32)
-                weight = judged.counted.float() if keep is None else keep * judged.counted
-            gold = judged.gold.where(judged.counted, 0)
-            return soft_cross_entropy(logits, log_probabilities, gold, weight, soft, temperature=temperature), plain
-        tempered = F.log_softmax(logits if temperature == 1.0 else logits / temperature, dim=-1, dtype=torch.float32)
-        if keep is None:
-            total = F.nll_loss(tempered, labels, ignore_index=IGNORED, reduction="sum")
-            plain = total.detach()
-        else:
-            losses = F.nll_loss(tempered, labels, ignore_index=IGNORED, reduction="none")
-            total, plain = (keep * losses).sum(), losses.detach().sum()
+        tempered = logits if temperature == 1.0 else logits / temperature
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not soft):
+            log_probabilities = F.log_softmax(tempered, dim=-1, dtype=torch.float32)
+            by_position = "none" if keep is not None else reduction
+            loss = F.nll_loss(log_probabilities, labels, ignore_index=IGNORED, reduction=by_position)
+            plain = loss.detach().sum()
         if temperature != 1.0:
-            with torch.no_grad():
-                untempered = F.log_softmax(logits, dim=-1, dtype=torch.float32)
-                plain = F.nll_loss(untempered, labels, ignore_index=IGNORED, reduction="sum")
-        return total, plain
+            plain = F.cross_entropy(logits.detach().float(), labels, ignore_index=IGNORED, reduction="sum")
+        if soft:
+            gold = judged.gold.where(judged.counted, 0)
+            loss = soft_cross_entropy(logits, log_probabilities, gold, judged.counted, soft, temperature=temperature)
+        if keep is not None:
+            loss = keep * loss
+        return loss.sum() if reduction == "sum" else loss, plain
 
     def _keep(self, judged: MaskedPredictions) -> Tensor | None:
         """The share of each position's loss that stays, fp32, shape (N,): 1 - hc_weight at false negatives."""
         keep = None
-        if judged.corrected is not None and self.options.hc_weight:
-            keep = 1.0 - self.options.hc_weight * judged.corrected.float()
+        if judged.is_false_negative is not None and self.options.hc_weight:
+            keep = 1.0 - self.options.hc_weight * judged.is_false_negative.float()
         if share := self.options.loss_truncation:
             kept = least_likely(judged.logits, judged.gold, judged.counted, share).logical_not().float()
             keep = kept if keep is None else keep * kept
         return keep
 
     @torch.no_grad()
-    def _soft_targets(self, judged: MaskedPredictions, passes: Passes) -> list[SoftTargets]:
+    def soft_targets(self, judged: MaskedPredictions, passes: EncoderPasses) -> list[SoftTargets]:
         """The shares of the target that go to other words than the gold one, each with its distribution."""
         options, counted, soft = self.options, judged.counted, []
         if share := self.label_smoothing:  # as in fairseq: nothing of it for the gold word
             size = judged.logits.size(-1)
-            soft.append(uniform_targets(counted, share * size / (size - 1)))
+            soft.append(SoftTargets(counted.float() * (share * size / (size - 1))))
         if share := options.uniform_targets:
-            soft.append(uniform_targets(counted, share))
+            soft.append(SoftTargets(counted.float() * share))
         if share := options.synonym_targets:
             assert self.synonyms is not None
             assert judged.whole_word is not None
@@ -219,9 +217,9 @@ class Objective(nn.Module):
     def _counts(self, judged: MaskedPredictions, soft: list[SoftTargets], plain: Tensor) -> dict[str, Tensor]:
         correct = judged.prediction.eq(judged.gold) & judged.counted
         counts = {"loss": plain, "sample_size": judged.counted.int().sum(), "correct": correct.sum()}
-        if judged.corrected is not None:
-            counts["corrected"] = judged.corrected.sum()
-            counts["corrected_sentences"] = count_rows(judged.corrected, judged)
+        if judged.is_false_negative is not None:
+            counts["corrected"] = judged.is_false_negative.sum()
+            counts["corrected_sentences"] = count_rows(judged.is_false_negative, judged)
             if judged.acceptance is not None:
                 counts["acceptance_sum"] = judged.acceptance.sum()
         if others := soft[bool(self.label_smoothing) :]:
@@ -229,11 +227,6 @@ class Objective(nn.Module):
             given_away = torch.stack([each.given_away(judged.gold, vocabulary) for each in others])
             counts["smoothed"], counts["smoothed_mass"] = shares.gt(0).any(0).sum(), given_away.sum()
         return counts
-
-    @property
-    def boundaries(self) -> WordBoundaries | None:
-        """Which tokens continue words; None where nothing looks at words."""
-        return None if self.continues is None else WordBoundaries(self.continues, self.unfinished)
 
 
 @torch.no_grad()
@@ -250,14 +243,8 @@ def word_distance_sum(embeddings: Tensor, gold: Tensor, prediction: Tensor, coun
     Both rows get a gradient (a sparse tensor on a CPU). Equal tokens have distance 0, and so has a zero vector (whose
     angle is undefined), with zero gradient: the sum is never NaN.
 
-    Args:
-        embeddings: shape (V, E), the input embedding matrix, any floating dtype; computed in fp32.
-        gold: int64, shape (N,).
-        prediction: int64, shape (N,).
-        counted: bool, shape (N,), the positions that count.
-
-    Returns:
-        fp32 scalar, between 0 and 2 N.
+    ``embeddings`` is the input embedding matrix, shape (V, E), of any floating type; computed in fp32. ``gold`` and
+    ``prediction``, int64, and ``counted``, bool, have the shape (N,). Gives a fp32 scalar, between 0 and 2 N.
     """
     # One look-up for both: its backward makes one (V, E) gradient instead of two, and on a CPU none: a sparse one is
     # added to the dense gradient of the projection. On CUDA that addition has no order, so that runs would not repeat.
@@ -279,14 +266,7 @@ def expected_distance_sum(embeddings: Tensor, logits: Tensor, gold: Tensor, coun
     logits, where the argmax of Eq. 3 has none. The embeddings get no gradient: they measure the distance, and moving
     all of them together would make it 0. A zero vector is at distance 1 from every word.
 
-    Args:
-        embeddings: shape (V, E), the input embedding matrix, any floating dtype; computed in fp32.
-        logits: shape (N, V), any floating dtype.
-        gold: int64, shape (N,).
-        counted: bool, shape (N,), the positions that count.
-
-    Returns:
-        fp32 scalar, between 0 and 2 N up to rounding.
+    Arguments and result are those of :func:`word_distance_sum`, with ``logits``, shape (N, V), of any floating type.
     """
     directions = F.normalize(embeddings.detach().float(), dim=1)
     mean = F.softmax(logits, dim=-1, dtype=torch.float32) @ directions
@@ -295,17 +275,11 @@ def expected_distance_sum(embeddings: Tensor, logits: Tensor, gold: Tensor, coun
 
 
 def sentence_divergence_sum(predicted: Tensor, original: Tensor, counted: Tensor) -> Tensor:
-    """Sentence-level regularization: KL(softmax H_p || softmax H_s) summed over the counted tokens.
+    """Sentence-level regularization: KL(softmax H_p || softmax H_s) summed over the counted tokens, in nats.
 
-    The softmax is over the hidden dimension, in fp32.
-
-    Args:
-        predicted: shape (B, T, H), last-layer states H_p of the sentence with the predictions filled in.
-        original: shape (B, T, H), last-layer states H_s of the original sentence; detach it to make it a fixed target.
-        counted: bool, shape (B, T), the tokens that count (not padding).
-
-    Returns:
-        fp32 scalar >= 0 up to rounding, in nats.
+    H_p and H_s are the last layer's states, shape (B, T, H), of the sentence with the predictions filled in and of the
+    original one, which is detached where it is to be a fixed target. The softmax is over the hidden dimension, in fp32.
+    ``counted``, bool, shape (B, T), is where there is no padding. Gives a fp32 scalar >= 0 up to rounding.
     """
     log_predicted = F.log_softmax(predicted, dim=-1, dtype=torch.float32)
     log_original = F.log_softmax(original, dim=-1, dtype=torch.float32)

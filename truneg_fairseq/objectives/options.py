@@ -12,10 +12,12 @@ from .. import options
 from ..errors import TrueNegError
 from ..options import flag_of, option
 from ..vocabulary import TOKENIZATIONS
-from .acceptance import FEATURES
 
 TABLE = "table"
 """The detector that takes every pair of the synonym table."""
+
+FEATURES = (TABLE, "embedding", "context")
+"""What a detector looks at: 1 or 0 for a pair of the table, and the cosines of :mod:`~.false_negatives`."""
 
 
 @dataclass(kw_only=True)
@@ -139,7 +141,7 @@ class TrueNegativeOptions(GenerationOptions):
 
     @property
     def features(self) -> frozenset[str]:
-        """What the detector looks at, of :data:`~.acceptance.FEATURES`."""
+        """What the detector looks at, of :data:`FEATURES`."""
         return frozenset(self.hc_detector.split("+"))
 
     @property
@@ -177,11 +179,11 @@ class TrueNegativeOptions(GenerationOptions):
         names = [each.name for each in fields(self) if each.name.endswith("_targets")]
         return {name: getattr(self, name) for name in names if getattr(self, name)}
 
-    def check(self, **more_shares: float) -> None:
+    def check(self, label_smoothing: float = 0.0) -> None:
         """Refuses values out of range, and shares of the target that are more than all of it."""
         options.check(self)
         check_detector(self.hc_detector, "--hc-detector")
-        shares = {**self.soft_target_shares, **{name: share for name, share in more_shares.items() if share}}
+        shares = self.soft_target_shares | ({"label_smoothing": label_smoothing} if label_smoothing else {})
         if sum(shares.values()) > 1:
             listed = ", ".join(f"{flag_of(name)} {share}" for name, share in shares.items())
             raise TrueNegError(f"{listed}: the shares are more than the whole target; expected at most 1 together")

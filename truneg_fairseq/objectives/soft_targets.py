@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from .acceptance import embedding_cosine
+from .false_negatives import embedding_cosine
 
 # Embedding entries gathered at once for the cosines of synonyms.
 _BLOCK_ENTRIES = 1 << 22
@@ -37,33 +37,19 @@ class SoftTargets(NamedTuple):
     probability: Tensor | None = None  # fp32, shape (N, K); both are None for the uniform distribution
 
     def given_away(self, gold: Tensor, vocabulary_size: int) -> Tensor:
-        """The part of each position's target that other words than the gold one (int64, shape (N,)) get, fp32, (N,)."""
+        """The part of each position's target that other words than the gold one get, fp32, shape (N,)."""
         if self.tokens is None or self.probability is None:
             return self.share * (1 - 1 / vocabulary_size)
         return self.share * (self.probability * self.tokens.ne(gold[:, None])).sum(1)
 
 
-def uniform_targets(counted: Tensor, weight: float) -> SoftTargets:
-    """Plain label smoothing.
-
-    Args:
-        counted: bool, shape (N,), the positions that count.
-        weight: the share a, in [0, 1].
-    """
-    return SoftTargets(counted.float() * weight)
-
-
-def teacher_targets(logits: Tensor, counted: Tensor, weight: float, words: int = 64) -> SoftTargets:
+def teacher_targets(logits: Tensor, counted: Tensor, share: float, words: int = 64) -> SoftTargets:
     """The most probable words of another model, in the proportions of their probabilities.
 
-    Args:
-        logits: shape (N, V), of the other model, any floating dtype; the softmax is computed in fp32.
-        counted: bool, shape (N,), the positions that count.
-        weight: the share a, in [0, 1].
-        words: how many.
+    ``logits``, shape (N, V), are the other model's, of any floating type; the softmax is computed in fp32.
     """
     best, tokens = logits.detach().float().topk(min(words, logits.size(1)), dim=1)
-    return SoftTargets(counted.float() * weight, tokens, best.softmax(1))
+    return SoftTargets(counted.float() * share, tokens, best.softmax(1))
 
 
 class SynonymLists(nn.Module):
@@ -99,19 +85,21 @@ class SynonymLists(nn.Module):
 def synonym_targets(
     synonyms: Tensor,
     counted: Tensor,
-    weight: float,
+    share: float,
     *,
     gold: Tensor | None = None,
     embeddings: Tensor | None = None,
 ) -> SoftTargets:
     """q over the synonyms of the gold word: evenly, or with ``embeddings`` by exp(cos / 0.1), from 0.3 on.
 
+    A position without synonyms (above the threshold) keeps all for its gold word.
+
     Args:
         synonyms: int64, shape (N, K), -1 for none; see :meth:`SynonymLists.lookup`.
         counted: bool, shape (N,), the positions whose gold word is a whole word.
-        weight: the share a, in [0, 1]; a position without synonyms (above the threshold) keeps all for its gold word.
+        share: a, in [0, 1].
         gold: int64, shape (N,), needed with ``embeddings``.
-        embeddings: shape (V, E), the input embedding matrix, any floating dtype; cosines are computed in fp32.
+        embeddings: the input embedding matrix, shape (V, E), of any floating type; cosines are computed in fp32.
     """
     there = synonyms.ge(0) & counted[:, None]
     tokens = synonyms.clamp(min=0)
@@ -123,26 +111,21 @@ def synonym_targets(
         scores = cosine / TEMPERATURE
     # A row without any would be NaN.
     probability = scores.masked_fill(~there, -torch.inf).softmax(-1).nan_to_num(nan=0.0)
-    return SoftTargets(there.any(1).float() * weight, tokens, probability)
+    return SoftTargets(there.any(1).float() * share, tokens, probability)
 
 
 def nearest_targets(
-    embeddings: Tensor, gold: Tensor, counted: Tensor, weight: float, neighbours: int = 10
+    embeddings: Tensor, gold: Tensor, counted: Tensor, share: float, neighbours: int = 10
 ) -> SoftTargets:
-    """q over the words whose input embeddings are nearest to that of the gold word, by exp(cos / 0.1).
+    """q over the words whose input embeddings, shape (V, E), are nearest to that of the gold word, by exp(cos / 0.1).
 
-    Args:
-        embeddings: shape (V, E), the input embedding matrix, any floating dtype; cosines are computed in fp32.
-        gold: int64, shape (N,).
-        counted: bool, shape (N,), the positions that count.
-        weight: the share a, in [0, 1].
-        neighbours: how many words.
+    Cosines are computed in fp32, whatever the type of the embeddings.
     """
     directions = F.normalize(embeddings.detach().float(), dim=1)
     cosine = directions[gold] @ directions.T
     cosine.scatter_(1, gold[:, None], -torch.inf)
     nearest, tokens = cosine.topk(min(neighbours, cosine.size(1) - 1), dim=1)
-    return SoftTargets(counted.float() * weight, tokens, (nearest / TEMPERATURE).softmax(1))
+    return SoftTargets(counted.float() * share, tokens, (nearest / TEMPERATURE).softmax(1))
 
 
 def _cosines(embeddings: Tensor, gold: Tensor, tokens: Tensor) -> Tensor:
@@ -155,27 +138,27 @@ def soft_cross_entropy(
     logits: Tensor,
     log_probabilities: Tensor,
     gold: Tensor,
-    weight: Tensor,
-    soft: Sequence[SoftTargets] = (),
+    counted: Tensor,
+    soft: Sequence[SoftTargets],
     *,
     temperature: float = 1.0,
 ) -> Tensor:
-    """The cross-entropy with soft targets and a weight for each position, summed: fp32 scalar with gradient.
+    """The cross-entropy of each position with soft targets, fp32, shape (N,), with gradient; 0 where it does not count.
 
     Args:
         logits: shape (N, V), any floating dtype.
         log_probabilities: fp32, shape (N, V), log-softmax of ``logits / temperature``, without gradient.
         gold: int64, shape (N,).
-        weight: fp32, shape (N,), the share of each position's loss that is kept, 0 where it does not count.
+        counted: bool, shape (N,), the positions that count.
         soft: the distributions beside the gold words, each with its share; together at most 1.
         temperature: the softmax temperature of footnote 11.
     """
-    total: Tensor = _SoftCrossEntropy.apply(logits, log_probabilities, gold, weight, temperature, *soft)
-    return total
+    loss: Tensor = _SoftCrossEntropy.apply(logits, log_probabilities, gold, counted, temperature, *soft)
+    return loss
 
 
 class _SoftCrossEntropy(torch.autograd.Function):
-    """The sum and its gradient, weight x (softmax - target) / temperature, in one (N, V) buffer.
+    """The loss and its gradient, (softmax - target) / temperature, in one (N, V) buffer.
 
     Autograd through the formula takes three, and a pass over each.
     """
@@ -186,25 +169,25 @@ class _SoftCrossEntropy(torch.autograd.Function):
         logits: Tensor,
         log_probabilities: Tensor,
         gold: Tensor,
-        weight: Tensor,
+        counted: Tensor,
         temperature: float,
         *soft: SoftTargets,
     ) -> Tensor:
-        ctx.save_for_backward(log_probabilities, gold, weight, *(tensor for each in soft for tensor in each))
+        ctx.save_for_backward(log_probabilities, gold, counted, *(tensor for each in soft for tensor in each))
         ctx.temperature, ctx.dtype = temperature, logits.dtype
-        expected = (1 - _shares(soft, weight)) * log_probabilities.gather(1, gold[:, None]).squeeze(1)
+        expected = (1 - _sum_of_shares(soft)) * log_probabilities.gather(1, gold[:, None]).squeeze(1)
         for share, tokens, probability in soft:
             if tokens is None or probability is None:
                 spread = log_probabilities.mean(1)
             else:
                 spread = (probability * log_probabilities.gather(1, tokens)).sum(1)
             expected = expected + share * spread
-        return -(weight * expected).sum()
+        return -(counted * expected)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        log_probabilities, gold, weight, *saved = ctx.saved_tensors
+        log_probabilities, gold, counted, *saved = ctx.saved_tensors
         soft = [SoftTargets(*saved[start : start + 3]) for start in range(0, len(saved), 3)]
         result = log_probabilities.exp()
         for share, tokens, probability in soft:
@@ -212,10 +195,10 @@ class _SoftCrossEntropy(torch.autograd.Function):
                 result -= share[:, None] / result.size(1)
             else:
                 result.scatter_add_(1, tokens, -share[:, None] * probability)
-        result.scatter_add_(1, gold[:, None], _shares(soft, weight)[:, None] - 1)
-        result *= (gradient * weight / ctx.temperature)[:, None]
+        result.scatter_add_(1, gold[:, None], _sum_of_shares(soft)[:, None] - 1)
+        result *= (gradient * counted / ctx.temperature)[:, None]
         return result.to(ctx.dtype), *[None] * (4 + len(soft))
 
 
-def _shares(soft: Sequence[SoftTargets], like: Tensor) -> Tensor:
-    return sum((each.share for each in soft), torch.zeros_like(like))
+def _sum_of_shares(soft: Sequence[SoftTargets]) -> Tensor:
+    return torch.stack([each.share for each in soft]).sum(0)

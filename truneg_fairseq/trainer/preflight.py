@@ -8,7 +8,7 @@ import argparse
 import contextlib
 import importlib.util
 from collections.abc import Iterator, Mapping
-from itertools import chain
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +30,10 @@ _SPLIT_FILES = (".idx", "1.idx", "")  # mmap and cached; continued; raw text
 
 def check(cfg: Any) -> None:
     """Refuses a training, by fairseq's whole configuration, from either command line."""
-    for problem in chain(_lengths(cfg), _precision(cfg), _combination(cfg), _data(cfg), _metric(cfg.checkpoint)):
-        raise TrueNegError(problem)
     checkpoint = cfg.checkpoint
+    for found in (_names(cfg), _lengths(cfg), _precision(cfg), _combination(cfg), _data(cfg), _metric(checkpoint)):
+        for problem in found:
+            raise TrueNegError(problem)
     if not checkpoint.no_save:
         require_writable(Path(checkpoint.save_dir) / LAST, "--save-dir", makes_folders=True)
     # With a file that does not exist fairseq starts from scratch, and says so.
@@ -100,6 +101,17 @@ def _lengths(cfg: Any) -> Iterator[str]:
         )
     if tokens is not None and tokens < length:
         yield f"--max-tokens {tokens}: one sample has --tokens-per-sample {length}; expected that or more"
+
+
+def _names(cfg: Any) -> Iterator[str]:
+    """fairseq-hydra-train takes any name of a criterion and the like, where argparse knows the choices."""
+    from fairseq.registry import REGISTRIES
+
+    for group in ("criterion", "optimizer", "lr_scheduler"):
+        name, known = name_of(cfg, group), REGISTRIES[group]["registry"]
+        if name is not None and name not in known:
+            near = get_close_matches(name, known, n=1) or sorted(known)
+            yield f"{flag_of(group)} {name}: is not known; did you mean {' or '.join(near)}?"
 
 
 def _positions(cfg: Any) -> int | None:
