@@ -87,7 +87,7 @@ def test_no_module_imports_itself_through_others():
 @pytest.mark.parametrize(
     ("module", "absent"),
     [
-        ("objectives", "fairseq nltk hydra omegaconf"),
+        ("objectives", "fairseq transformers nltk hydra omegaconf"),
         ("synonyms", "fairseq torch hydra omegaconf"),
         ("report.page", "fairseq torch hydra omegaconf"),
         ("commands.main", "fairseq torch hydra omegaconf"),

@@ -1,4 +1,4 @@
-"""Every choice that fairseq has, beside the criterions of this package, by both command lines."""
+"""Every choice that fairseq has, beside the criterions of this package."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from fairseq.criterions import CRITERION_DATACLASS_REGISTRY
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.models.roberta import RobertaModel
 from fairseq.registry import REGISTRIES
-from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 from support.trainings import parse
 
@@ -65,14 +64,3 @@ def test_fairseq_train_gives_all_their_values(turn):
             if OmegaConf.is_config(stock[group]):  # not a Namespace, which has the flags of all groups
                 assert found[group] == stock[group], (group, chosen(turn))
         assert wrong_defaults(found.criterion, criterion) == [], chosen(turn)
-
-
-@pytest.mark.parametrize("turn", ROUNDS)
-def test_hydra_gives_all_their_values(turn):
-    choices = {group: choice for group, choice in chosen(turn).items() if group != "arch"}
-    for criterion in OURS:
-        with initialize_config_module("fairseq.config", version_base="1.1"):
-            overrides = [f"{group}={choice}" for group, choice in {**choices, "criterion": criterion}.items()]
-            cfg = compose("config", overrides=overrides)
-        assert {group: cfg[group]._name for group in choices} == choices
-        assert wrong_defaults(cfg.criterion, criterion) == []

@@ -215,19 +215,6 @@ def test_detection_sums_are_a_loop_over_tokens(rows):
     assert not logits.grad[~counted].any()
 
 
-def test_stock_masked_lm_trains_an_electra_and_the_generator_of_one(data_bin):
-    """A generator is the masked LM of its model; without replaced-token detection the encoder has a head of its own."""
-    for task_name, part in (("electra_pretraining", "generator"), ("masked_lm", "encoder")):
-        task, model, criterion = build(data_bin, "--task", task_name, "--criterion", "masked_lm")
-        task.load_dataset("train")
-        dataset = task.dataset("train")
-        sample = dataset.collater([dataset[index] for index in range(4)])
-        loss, size, _ = criterion(model, sample)
-        assert loss.item() / int(size) == pytest.approx(math.log(len(task.source_dictionary)), rel=0.2)
-        loss.backward()
-        assert getattr(model, part).lm_head.dense.weight.grad.abs().sum() > 0
-
-
 @pytest.mark.parametrize(
     ("names", "extra", "expected"),
     [

@@ -14,7 +14,6 @@ from support.trainings import (
     assert_same_steps,
     batches,
     build,
-    configuration,
     steps,
     table_of,
 )
@@ -139,10 +138,6 @@ def test_word_regularization_needs_tied_embeddings(data_bin):
     _, task, model, criterion = build(data_bin, "--criterion", "masked_lm_sr_word", "--untie-weights-roberta")
     with pytest.raises(SystemExit, match="RobertaModel does not tie its MLM head to the input embeddings"):
         criterion(model, batches(task, 1)[0])
-
-
-def test_the_options_stand_beside_fairseqs_bpe(data_bin):
-    configuration(data_bin, "--criterion", "masked_lm_hc", "--bpe", "gpt2")
 
 
 WORDPIECE = ("--tokenization", "wordpiece")

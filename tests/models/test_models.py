@@ -223,15 +223,6 @@ def test_heads_of_a_checkpoint_are_registered_on_demand(arch, sizes):
     assert not plain.classification_heads
 
 
-@pytest.mark.parametrize("part", ["encoder", "generator"])
-@pytest.mark.parametrize("layers", [1, 3])
-def test_no_half_starts_anew_unasked(part, layers):
-    found = build("electra", detection=True, **TINY_ELECTRA).state_dict()
-    model = build("electra", detection=True, **TINY_ELECTRA | {f"{part}_layers": layers})
-    with pytest.raises(RuntimeError, match=r"(Missing|Unexpected) key\(s\) in state_dict"):
-        model.load_state_dict(found, strict=True)
-
-
 def test_a_shorter_model_takes_the_first_positions(caplog):
     long, short = build("bert", **TINY), build("bert", **{**TINY, "max_positions": 9})
     with caplog.at_level("INFO"):

@@ -378,15 +378,6 @@ def test_stock_trainer_with_the_loss_is_our_trainer(options, tmp_path, monkeypat
     torch.testing.assert_close(update_of(tmp_path / "b", compute_loss_func=loss_fn), ours, rtol=1e-5, atol=1e-6)
 
 
-def test_it_is_imported_without_fairseq_and_transformers():
-    code = (
-        "import sys; from truneg_fairseq import TrueNegativeLoss; import torch;"
-        "TrueNegativeLoss(uniform_targets=0.1)(torch.zeros(2, 9), torch.tensor([1, 2]));"
-        "heavy = {'fairseq', 'transformers', 'nltk'} & set(sys.modules); assert not heavy, heavy"
-    )
-    run_command([sys.executable, "-c", code], fresh=True)
-
-
 @pytest.mark.slow
 def test_the_example_trains(tmp_path, dictionary):
     """Text, dictionary, table, loop and curve: its loss falls, and the page says what to expect of it."""

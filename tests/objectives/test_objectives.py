@@ -222,16 +222,6 @@ def test_expected_distance_equals_autograd_through_the_formula(seed, count, zero
     assert embeddings.grad is None, "they measure the distance"
 
 
-def test_expected_distance_has_a_gradient_where_the_argmax_has_none():
-    embeddings = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0]])
-    logits, gold, counted = torch.tensor([[3.0, 1.0, 2.0]], requires_grad=True), torch.tensor([0]), torch.tensor([True])
-    assert float(word_distance_sum(embeddings, gold, logits.argmax(1), counted)) == 0, "the prediction is right"
-    expected_distance_sum(embeddings, logits, gold, counted).backward()
-    assert logits.grad[0, 0] < 0 < logits.grad[0, 2]
-    half = expected_distance_sum(embeddings.half(), logits.detach().half(), gold, counted)
-    assert half.dtype == torch.float32
-
-
 @given(seed=st.integers(0, 2**31), with_gradient=st.booleans())
 @settings(max_examples=50, deadline=None)
 def test_sentence_divergence_equals_autograd_through_the_formula(seed, with_gradient):

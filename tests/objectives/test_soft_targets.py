@@ -125,14 +125,6 @@ def test_loss_and_gradient_equal_autograd_through_the_formula(kinds, share, temp
     assert taught.grad is None, "q carries no gradient"
 
 
-def test_a_position_that_does_not_count_has_no_gradient_at_all():
-    logits = torch.randn(3, WORDS, requires_grad=True)
-    counted, soft = torch.tensor([True, False, True]), SoftTargets(torch.full((3,), 0.5))
-    cross_entropy(logits, torch.tensor([2, 3, 4]), counted, [soft]).backward()
-    assert logits.grad[1].eq(0).all()
-    assert logits.grad[0].ne(0).all()
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_it_is_computed_in_fp32_and_answers_in_the_type_of_the_logits(dtype):
     logits = torch.randn(4, 1000, generator=torch.Generator().manual_seed(1)).to(dtype).requires_grad_()

@@ -287,14 +287,6 @@ def test_data_without_lines_of_text(lines, end, message, tmp_path):
         task_on(tmp_path)
 
 
-def test_data_of_another_dictionary(tmp_path):
-    write_dictionary(tmp_path)
-    write_split(tmp_path, "train", [[4, 5, 60_000], [6]])
-    dataset = task_on(tmp_path).dataset("train")
-    with pytest.raises(SystemExit, match=r"found the token id 60000, but dict.txt has \d+ symbols"):
-        dataset.collater(range(len(dataset)))
-
-
 def test_graphs_of_a_gpu_have_no_effect_on_a_cpu_and_it_says_so(folder, caplog):
     options = ("--task", "electra_pretraining", "--criterion", "electra", "--arch", "electra_tiny", "--cuda-graphs")
     cfg = parse([folder, *options, "--tokens-per-sample", 24, "--batch-size", 8, "--lr", 0.01, "--optimizer", "adam"])
