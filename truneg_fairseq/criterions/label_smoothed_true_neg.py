@@ -23,8 +23,8 @@ from .. import options
 from ..errors import TrueNegError, one_line_errors
 from ..objectives import TrueNegativeLoss, TrueNegativeOptions
 from ..objectives.loop import build_objective
+from ..objectives.loss import CORRECTION_RATES
 from ..objectives.options import GenerationOptions
-from ..objectives.rates import GENERATION_RATES
 from .masked_lm_true_neg import follow_device, log_rates, unwrap, with_default
 
 
@@ -124,4 +124,7 @@ class LabelSmoothedTrueNeg(LabelSmoothedCrossEntropyCriterion):
     def reduce_metrics(cls, logging_outputs: Sequence[dict[str, Any]]) -> None:
         """Stock's metrics, and the rates of what is in use."""
         super().reduce_metrics(logging_outputs)
-        log_rates(logging_outputs, GENERATION_RATES)
+        sizes = {"sample_size": "positions"}  # stock's sample size may be the number of sentences
+        log_rates(
+            logging_outputs, [r._replace(denominator=sizes.get(r.denominator, r.denominator)) for r in CORRECTION_RATES]
+        )

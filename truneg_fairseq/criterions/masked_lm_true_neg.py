@@ -36,8 +36,8 @@ from ..objectives import (
 )
 from ..objectives.build import expected_losses
 from ..objectives.loop import build_objective
+from ..objectives.loss import ACCURACY, BITS, CORRECTION_RATES, OBJECTIVE, Rate
 from ..objectives.passes import dropout_off
-from ..objectives.rates import BITS, MASKED_LM_RATES, Rate
 
 logger = logging.getLogger(__name__)
 
@@ -208,7 +208,7 @@ class MaskedLmTrueNeg(MaskedLmLoss):
         """Sums the counts of all workers and micro-batches; the rates are derived from the sums when shown."""
         log_loss(logging_outputs)
         metrics.log_derived("ppl", lambda meters: utils.get_perplexity(meters["loss"].avg))
-        log_rates(logging_outputs, MASKED_LM_RATES)
+        log_rates(logging_outputs, (OBJECTIVE, ACCURACY, *CORRECTION_RATES))
 
 
 @register_criterion("masked_lm_hc", dataclass=MaskedLmHardCorrectionConfig)

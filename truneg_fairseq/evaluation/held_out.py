@@ -23,8 +23,8 @@ from ..files import file_digest
 from ..objectives import MaskedPredictions, Objective, TrueNegativeOptions
 from ..objectives.false_negatives import acceptance_model, embedding_cosine
 from ..objectives.loop import build_objective
+from ..objectives.loss import BITS as NATS_TO_BITS
 from ..objectives.options import TABLE
-from ..objectives.rates import BITS as NATS_TO_BITS
 from ..results.intervals import Ratio
 from ..results.result import BITS, HELD_OUT, Example, Metric, describe
 from ..synonyms import SynonymTable

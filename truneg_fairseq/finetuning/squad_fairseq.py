@@ -26,7 +26,7 @@ from ..criterions.masked_lm_true_neg import log_rates
 from ..errors import TrueNegError, one_line_errors
 from ..models.checkpoints import check_fingerprint
 from ..models.encoder import AnswerLogits
-from ..objectives.rates import BITS, Rate
+from ..objectives.loss import BITS, Rate
 from ..vocabulary import MASK_SYMBOL
 from .data import read_info
 from .glue_fairseq import WholeValidation

@@ -16,9 +16,9 @@ from transformers.modeling_outputs import ModelOutput
 from transformers.models.electra.modeling_electra import ElectraPreTrainedModel
 
 from ..objectives import EncoderPasses, MaskedPredictions, Outcome, UpdateSize, fill, gather_rows, sample_tokens
-from ..objectives.electra import Replaced, add_discriminator
+from ..objectives.electra import ELECTRA_RATES, Replaced, add_discriminator
+from ..objectives.loss import BITS
 from ..objectives.options import ElectraOptions
-from ..objectives.rates import BITS, ELECTRA_RATES
 from .collator import seeded
 from .projection import embeddings_in_use, encode, masked_positions, unwrap
 from .trainer import TrueNegativeTrainer

@@ -30,8 +30,8 @@ from ..objectives import (
     UpdateSize,
 )
 from ..objectives.build import parts_for_tokenizer
+from ..objectives.loss import ACCURACY, CORRECTION_RATES, Rate
 from ..objectives.passes import dropout_off
-from ..objectives.rates import CORRECTION_RATES, Rate
 from .collator import DataCollatorForTrueNegatives
 from .projection import (
     NOT_MASKED,
@@ -83,7 +83,7 @@ class TrueNegativeTrainer(Trainer):
     plain_loss = "mlm_loss"
     """The name of the uncorrected loss in the log."""
 
-    rates: tuple[Rate, ...] = (Rate("accuracy", "correct", "sample_size", scale=100.0), *CORRECTION_RATES)
+    rates: tuple[Rate, ...] = (ACCURACY, *CORRECTION_RATES)
     """What is logged beside both losses, in nats where it is one, as transformers logs them."""
 
     def __init__(

@@ -16,9 +16,9 @@ from ..errors import TrueNegError
 from ..vocabulary import PAD, Vocabulary, WordBoundaries, read_symbols, vocabulary_of_tokenizer
 from .corpus_targets import CorpusTargets
 from .false_negatives import BlockedPairs, Detector, acceptance_model, pair_keys
+from .loss import BITS
 from .options import TABLE, TrueNegativeOptions
 from .passes import MaskedPredictions, fill, gather_rows
-from .rates import BITS
 from .soft_targets import SynonymLists
 
 logger = logging.getLogger(__name__)

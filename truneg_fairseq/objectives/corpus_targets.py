@@ -12,8 +12,6 @@ the K words that are most frequent between l and r, those after l and those befo
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor, nn
 
@@ -24,11 +22,8 @@ _LAST_KEY = torch.iinfo(torch.int64).max
 _NOT_LEFT_OUT = -1  # in place of a gold word
 
 
-class _Rows(NamedTuple):
-    """What was counted in one row of counts, without this occurrence of the gold word; int64."""
-
-    total: Tensor
-    different: Tensor
+# What was counted in a row without this occurrence of the gold word: how much, and how many different words; int64.
+_Row = tuple[Tensor, Tensor]
 
 
 class CorpusTargets(nn.Module):
@@ -72,21 +67,16 @@ class CorpusTargets(nn.Module):
             sums = torch.cat([keys.new_zeros(1), counts.long().cumsum(0), counts.sum()[None]])
             self.register_buffer(f"{name}_sums", sums, persistent=False)
 
-    def targets(self, predicted: MaskedPredictions, padding: int, weight: float) -> SoftTargets:
+    def targets(self, predicted: MaskedPredictions, padding: int, share: float) -> SoftTargets:
         """q at the masked positions, between the neighbours that the original sentences have there.
 
         A position keeps all for its gold word where a neighbour is missing (at the ends of a sequence) or never occurs
-        in the counted text, such as ``<s>``.
-
-        Args:
-            predicted: the predictions.
-            padding: the id of padding.
-            weight: the share a, in [0, 1].
+        in the counted text, such as ``<s>``. ``padding`` is the id of padding.
         """
         left, right, there = self._neighbours(predicted.original, predicted.positions, padding)
         gold = predicted.gold.clamp(max=len(self.words) - 1)
         counted = predicted.counted & there & predicted.gold.lt(len(self.words))
-        return self.between(left, gold, right, counted, weight)
+        return self.between(left, gold, right, counted, share)
 
     def mixed(self, logits: Tensor, tokens: Tensor, positions: Tensor, padding: int, share: float) -> Tensor:
         """Logarithms of ``(1 - a) p + a q``, fp32, shape (N, V), with p of the model and q of the counts: a look-up.
@@ -110,14 +100,6 @@ class CorpusTargets(nn.Module):
         mixed = (log.exp() * (1 - given)).scatter_add(1, found.tokens, given * found.probability)
         return torch.where(given > 0, mixed.clamp(min=torch.finfo(torch.float32).tiny).log(), log)
 
-    def seen(self, predicted: MaskedPredictions, padding: int) -> Tensor:
-        """How often the corpus has the predictions between the same neighbours, int64, shape (N,)."""
-        left, right, there = self._neighbours(predicted.original, predicted.positions, padding)
-        size = len(self.words)
-        counted = predicted.counted & there & predicted.gold.lt(size)
-        key = (left * size + right) * size + predicted.prediction.clamp(max=size - 1)
-        return _count(self.triple_keys, self.triple_sums, key) * (counted & predicted.prediction.lt(size))
-
     def _neighbours(self, rows: Tensor, positions: Tensor, padding: int) -> tuple[Tensor, Tensor, Tensor]:
         """The tokens of ``rows``, shape (B, T), on the left and on the right, and where both are there; shape (N,)."""
         flat, width, size = rows.reshape(-1), rows.size(1), len(self.words)
@@ -127,15 +109,10 @@ class CorpusTargets(nn.Module):
         right = flat[(positions + 1).clamp(max=len(flat) - 1)].where(column < width - 1, padding)
         return left, right, left.ne(padding) & right.ne(padding)
 
-    def between(self, left: Tensor, gold: Tensor, right: Tensor, counted: Tensor, weight: float) -> SoftTargets:
-        """q of gold tokens between two neighbours.
+    def between(self, left: Tensor, gold: Tensor, right: Tensor, counted: Tensor, share: float) -> SoftTargets:
+        """q of gold tokens (:data:`_NOT_LEFT_OUT` where the text was not counted) between two neighbours.
 
-        Args:
-            left: int64, shape (N,).
-            gold: int64, shape (N,); :data:`_NOT_LEFT_OUT` where the text was not counted.
-            right: int64, shape (N,).
-            counted: bool, shape (N,), the positions that count.
-            weight: the share a, in [0, 1].
+        The tokens, int64, and ``counted``, bool, the positions that count, have the shape (N,).
         """
         size, discount = len(self.words), self.discount
         counted = counted & self.words[left].gt(0) & self.words[right].gt(0)
@@ -163,12 +140,12 @@ class CorpusTargets(nn.Module):
         row = _without_one(self.triple_sums[end] - self.triple_sums[start], end - start, count)
         found = _count(self.triple_keys, self.triple_sums, place + tokens)
         probability = _normalised(_discounted(found - own, row, discount, backed_off) * there)
-        return SoftTargets(probability.gt(0).any(1).float() * weight, tokens, probability)
+        return SoftTargets(probability.gt(0).any(1).float() * share, tokens, probability)
 
     def _pair(self, first: Tensor, second: Tensor) -> Tensor:
         return _count(self.pair_keys, self.pair_sums, first * len(self.words) + second)
 
-    def _row(self, first: Tensor, count: Tensor) -> _Rows:
+    def _row(self, first: Tensor, count: Tensor) -> _Row:
         """The pairs that begin with ``first``, one of a pair that was counted ``count`` times left out."""
         start, end = self.pair_starts[first], self.pair_starts[first + 1]
         return _without_one(self.pair_sums[end] - self.pair_sums[start], end - start, count)
@@ -194,15 +171,16 @@ def _count(keys: Tensor, sums: Tensor, wanted: Tensor) -> Tensor:
     return torch.where(keys[index].eq(wanted), sums[index + 1] - sums[index], 0)
 
 
-def _without_one(total: Tensor, different: Tensor, count: Tensor) -> _Rows:
+def _without_one(total: Tensor, different: Tensor, count: Tensor) -> _Row:
     """A row without one of what was counted ``count`` times in it, 0 for never."""
-    return _Rows(total - count.gt(0).long(), different - count.eq(1).long())
+    return total - count.gt(0).long(), different - count.eq(1).long()
 
 
-def _discounted(count: Tensor, row: _Rows, discount: float, otherwise: Tensor) -> Tensor:
+def _discounted(count: Tensor, row: _Row, discount: float, otherwise: Tensor) -> Tensor:
     """Absolute discounting: the probability of what was counted ``count`` times in a row."""
-    seen = (count - discount).clamp(min=0) + discount * row.different * otherwise
-    return torch.where(row.total > 0, seen / row.total.clamp(min=1), otherwise)
+    total, different = row
+    seen = (count - discount).clamp(min=0) + discount * different * otherwise
+    return torch.where(total > 0, seen / total.clamp(min=1), otherwise)
 
 
 def _normalised(weights: Tensor) -> Tensor:

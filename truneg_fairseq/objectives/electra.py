@@ -9,11 +9,25 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .loss import Objective, Outcome, UpdateSize, scaled_mean
+from .loss import BITS, CORRECTION_RATES, OBJECTIVE, Objective, Outcome, Rate, UpdateSize, scaled_mean
 from .options import ElectraOptions
 from .passes import EncoderPasses, MaskedPredictions
 
 _BLOCK = 256
+
+ELECTRA_RATES = (
+    OBJECTIVE,
+    Rate("gen_loss", "gen_loss", "sample_size", scale=BITS),
+    Rate("gen_accuracy", "correct", "sample_size", scale=100.0),
+    Rate("disc_loss", "disc_loss", "disc_size", scale=BITS),
+    Rate("disc_accuracy", "disc_correct", "disc_size", scale=100.0),
+    Rate("disc_precision", "disc_found", "disc_suspected", scale=100.0),
+    Rate("disc_recall", "disc_found", "disc_replaced", scale=100.0),
+    Rate("replaced", "replaced", "sample_size", scale=100.0),
+    Rate("disc_fn", "disc_synonyms", "replaced", scale=100.0),
+    *CORRECTION_RATES,
+)
+"""What ELECTRA pre-training logs beside its loss."""
 
 
 class Replaced(NamedTuple):

@@ -12,10 +12,9 @@ from torch import Tensor, distributed
 
 from ..errors import TrueNegError
 from .build import build_parts, parts_for_dictionary, parts_for_tokenizer
-from .loss import IGNORED, Objective, UpdateSize
+from .loss import ACCURACY, CORRECTION_RATES, IGNORED, Objective, Rate, UpdateSize
 from .options import TrueNegativeOptions
 from .passes import EncoderPasses, MaskedPredictions, dropout_off, full_precision, most_likely
-from .rates import TRAINER_RATES
 
 
 class TrueNegativeLoss(Objective):
@@ -171,7 +170,8 @@ class TrueNegativeLoss(Objective):
         if distributed.is_available() and distributed.is_initialized():
             distributed.all_reduce(total)
         named = dict(zip(sorted(sums), total.tolist(), strict=True))
-        return {rate.name: rate.value(named) for rate in TRAINER_RATES if set(rate.counts) <= named.keys()}
+        rates = (Rate("mlm_loss", "loss", "sample_size"), ACCURACY, *CORRECTION_RATES)
+        return {rate.name: rate.value(named) for rate in rates if set(rate.counts) <= named.keys()}
 
     def _check_labels(self, labels: Tensor, size: int) -> None:
         wrong = labels[(labels.ge(size) | labels.lt(0)) & labels.ne(self.ignore_index)]

@@ -6,7 +6,8 @@ soft targets: :meth:`Objective.predict`, :meth:`Objective.judge`, :meth:`Objecti
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -290,3 +291,43 @@ def sentence_divergence_sum(predicted: Tensor, original: Tensor, counted: Tensor
 def scaled_mean(total: Tensor, update: UpdateSize) -> Tensor:
     """A sum over all tokens, rescaled: after the trainer divides by the masked tokens, it is a mean over all tokens."""
     return total * (update.masked / update.tokens.clamp(min=1))
+
+
+BITS = 1 / math.log(2)
+"""Bits a nat: losses are logged in bits."""
+
+
+class Rate(NamedTuple):
+    """What is logged: scale * numerator / (denominator - subtracted), 0 where the denominator is 0.
+
+    The three are names of counts, which are summed over workers and micro-batches.
+    """
+
+    name: str
+    numerator: str
+    denominator: str
+    subtracted: str | None = None
+    scale: float = 1.0
+
+    @property
+    def counts(self) -> tuple[str, ...]:
+        """The names of the counts it needs."""
+        return tuple(key for key in (self.numerator, self.denominator, self.subtracted) if key is not None)
+
+    def value(self, sums: Mapping[str, float]) -> float:
+        """The rate of these sums of counts, to four decimals."""
+        total = sums[self.denominator] - (sums[self.subtracted] if self.subtracted is not None else 0.0)
+        return round(self.scale * sums[self.numerator] / total, 4) if total else 0.0
+
+
+OBJECTIVE = Rate("objective", "objective", "objective_size", scale=BITS)
+ACCURACY = Rate("accuracy", "correct", "sample_size", scale=100.0)
+CORRECTION_RATES = (
+    Rate("hc_pred", "corrected", "sample_size", subtracted="correct", scale=100.0),
+    Rate("hc_iter", "corrected_sentences", "nsentences", scale=100.0),
+    Rate("hc_acceptance", "acceptance_sum", "corrected", scale=100.0),
+    Rate("smoothed", "smoothed", "sample_size", scale=100.0),
+    Rate("smoothed_mass", "smoothed_mass", "sample_size", scale=100.0),
+    Rate("sr", "sr_sum", "sample_size"),
+    Rate("kl", "kl_sum", "kl_size"),
+)
