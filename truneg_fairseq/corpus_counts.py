@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from .corpora.text import read_lines
 from .data.indexed import read_tokens
-from .errors import TrueNegError, reason, require
+from .errors import TrueNegError, require
 from .files import (
     VERSION,
     parse_json,
@@ -156,10 +156,7 @@ def _count_text(files: Sequence[Path], name: str, limits: Mapping[str, Any]) -> 
     require("transformers", extra="hf")
     from transformers import AutoTokenizer
 
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        raise TrueNegError(f"--tokenizer {name}: {reason(error)}; expected a model's folder or name") from None
+    tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
     end = tokenizer.sep_token_id if tokenizer.eos_token_id is None else tokenizer.eos_token_id
 
     def parts() -> Iterator[NDArray[np.int64]]:

@@ -167,15 +167,15 @@ def spell_symbols(symbols: Sequence[str], gpt2_encoder_json: Path | None) -> lis
     """The tokens that a dictionary's symbols stand for: GPT-2's numbers become its tokens, everything else stays."""
     if not _is_numeric(symbols):
         return list(symbols)
-    if gpt2_encoder_json is None:
-        raise TrueNegError("dictionary: its symbols are GPT-2's numbers; put GPT-2's encoder.json beside dict.txt")
-    encoder = read_json(gpt2_encoder_json, dict[str, int], expected="GPT-2's JSON object of token: number")
+    encoder: dict[str, int] = {}
+    if gpt2_encoder_json is not None:
+        encoder = read_json(gpt2_encoder_json, dict[str, int], expected="GPT-2's JSON object of token: number")
     token_of = {str(number): token for token, number in encoder.items()}
     missing = [symbol for symbol in symbols if symbol.isdigit() and symbol not in token_of]
     if missing:
         raise TrueNegError(
-            f"{gpt2_encoder_json}: {len(missing)} symbols of the dictionary are not in it (e.g. {missing[0]}); "
-            "expected the encoder.json the data was encoded with"
+            f"dictionary: {len(missing)} of its symbols are GPT-2's numbers and not in {gpt2_encoder_json or 'a file'} "
+            f"(e.g. {missing[0]}); put the encoder.json that the data was encoded with beside dict.txt"
         )
     return [token_of.get(symbol, symbol) for symbol in symbols]
 
@@ -207,16 +207,6 @@ def read_symbols(path: Path) -> list[str]:
     return symbols
 
 
-def gpt2_encoder_beside(data: Path) -> Path | None:
-    """GPT-2's encoder.json in a folder of binarized data, None if it is missing."""
-    path = data / "encoder.json"
-    return path if path.exists() else None
-
-
-def _share(symbols: Sequence[str], predicate: Callable[[str], bool]) -> float:
-    return sum(map(predicate, symbols)) / max(1, len(symbols))
-
-
 def tokenization_of(tokenizer: str) -> str:
     """How a tokenizer.json, given as its text, marks whole words; "auto" if its parts do not tell."""
     content = json.loads(tokenizer)
@@ -232,6 +222,10 @@ def _parts(part: Any) -> Iterator[dict[str, Any]]:
     """The parts of a sequence of tokenizers' components, or the one that it is."""
     inner = [each for name in ("pretokenizers", "decoders") for each in (part or {}).get(name, ())]
     yield from [each for one in inner for each in _parts(one)] if inner else [part] if part else []
+
+
+def _share(symbols: Sequence[str], predicate: Callable[[str], bool]) -> float:
+    return sum(map(predicate, symbols)) / max(1, len(symbols))
 
 
 def _is_numeric(symbols: Sequence[str]) -> bool:

@@ -24,8 +24,7 @@ from support.convert_models import (
 )
 from support.squad_examples import one_line
 
-from truneg_fairseq.convert.from_hf import from_hf
-from truneg_fairseq.convert.hf_model import read_model
+from truneg_fairseq.convert.from_hf import from_hf, read_model
 from truneg_fairseq.convert.to_hf import to_hf
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.models.checkpoints import read_checkpoint
@@ -75,7 +74,8 @@ def test_command_prints_the_flags_and_the_notes(folder: Path, data: Path, tmp_pa
     assert out[0].startswith(
         f"wrote {tmp_path / 'out.pt'} (fairseq checkpoint): 2 layers, 32 wide, 4 heads, {len(TOKENS)} tokens, "
     )
-    assert out[-1] == (
+    assert out[-1] == f"next: truneg train {data} --finetune-from-model {tmp_path / 'out.pt'} with these flags ..."
+    assert out[-2] == (
         "--arch bert --encoder-layers 2 --encoder-embed-dim 32 --encoder-ffn-embed-dim 48 "
         "--encoder-attention-heads 4 --max-positions 24"
     )
@@ -102,8 +102,11 @@ WRONG_INPUTS = {
     "more layers": (set_config(num_hidden_layers=3), r"16 tensors are missing \(e\.g\. bert\.encoder\.layer\.2\."),
     "fewer layers": (set_config(num_hidden_layers=1), r"16 tensors are not known \(e\.g\. encoder\.layer\.1\."),
     "other head": (one_tensor("classifier.weight", torch.ones(2, 32)), r"not known \(e\.g\. classifier\.weight\)"),
-    "no vocabulary": (lambda f, d: (f / "vocab.txt").unlink(), "has no tokenizer.json, vocab.txt or vocab.json, nor"),
-    "short vocabulary": (edit("vocab.txt", lambda t: t.replace("cat\n", "")), "22 tokens, but .* vocab_size 23"),
+    "no vocabulary": (lambda f, d: (f / "vocab.txt").unlink(), "bert: no vocabulary, but vocab_size is 23"),
+    "short vocabulary": (
+        edit("vocab.txt", lambda t: t.replace("cat\n", "")),
+        r"txt: 22 tokens, but vocab_size is 23",
+    ),
     "another vocabulary": (edit("vocab.txt", lambda t: t.replace("cat\n", "cow\n")), r"dict\.txt: 1 of its 23 .*'cat'"),
 }
 
@@ -137,8 +140,9 @@ def test_generators_of_another_electra(data: Path, tmp_path: Path) -> None:
     report = from_hf(folders[0], data, tmp_path / "right.pt", generator=folders[1])
     assert not any("a discriminator alone" in note for note in report.notes)
     edit("vocab.txt", lambda text: text.replace("cat\nsat\n", "sat\ncat\n"))(folders[1], data)
-    with pytest.raises(TrueNegError, match=r"vocab\.txt: differs from"):
+    with pytest.raises(TrueNegError, match=r"generator: its tokens differ from those of .*discriminator"):
         from_hf(folders[0], data, tmp_path / "out.pt", generator=folders[1])
+    (folders[1] / "vocab.txt").write_bytes((folders[0] / "vocab.txt").read_bytes())
     name = "electra.embeddings.LayerNorm.bias"
     one_tensor(name, stored(folders[1])[name] + 1e-6)(folders[1], data)
     with pytest.raises(TrueNegError, match=r"its embeddings differ from those of .*; expected one ELECTRA's"):

@@ -20,8 +20,7 @@ from pyarrow import parquet
 from support.commands import shared_file, truneg_data
 
 import truneg_fairseq.corpora.extract as extract_module
-from truneg_fairseq.corpora.documents import articles, find_files
-from truneg_fairseq.corpora.extract import ExtractOptions, extract, is_held_out
+from truneg_fairseq.corpora.extract import ExtractOptions, articles, extract, find_files, is_held_out
 from truneg_fairseq.errors import TrueNegError
 
 DOCUMENTS = [["The cat sat.", "It purred, é 狗."], ["A dog barked."], ["One.", "Two.", "Three."]]
@@ -94,20 +93,15 @@ def test_parquet(tmp_path):
     shutil.rmtree(tmp_path / "other.parts")
     with pytest.raises(TrueNegError, match=r"content\.parquet: has no field 'text' with the text, but id, content"):
         run(tmp_path / "content.parquet", tmp_path / "other")
-
-
-@pytest.mark.parametrize("line", ['{"title": "a"}', "[]", "The cat sat."])
-def test_lines_that_are_not_json_with_text_are_named(line, tmp_path):
-    (tmp_path / "a.ndjson").write_text('{"text": "The cat sat."}\n' + line)
-    with pytest.raises(TrueNegError, match=r"a\.ndjson: line 2: (has no field 'text'|is not JSON)"):
-        run(tmp_path / "a.ndjson", tmp_path / "out")
+    (tmp_path / "a.ndjson").write_text('{"text": "The cat sat."}\n[]')
+    with pytest.raises(TrueNegError, match=r"a\.ndjson: line 2: has no field 'text'"):
+        run(tmp_path / "a.ndjson", tmp_path / "lines")
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["part-00000", "part-00000.gz", "A.JSONL", "a.ndjson", "a.jsonlines", "a.jsonl.zstd", "a.txt", "wiki_100"],
+    ("name", "compression"),
+    [("part-00000", ""), ("part-00000.gz", ".xz"), ("A.JSONL", ".zst"), ("a.jsonl.zstd", ".zst"), ("a.txt", ".gz")],
 )
-@pytest.mark.parametrize("compression", COMPRESS)
 def test_json_lines_are_known_by_what_they_hold(name, compression, tmp_path):
     (tmp_path / "corpus" / ".cache").mkdir(parents=True)
     (tmp_path / "corpus" / name).write_bytes(COMPRESS[compression](json_lines()))
@@ -115,13 +109,6 @@ def test_json_lines_are_known_by_what_they_hold(name, compression, tmp_path):
         (tmp_path / "corpus" / hidden).write_bytes(b"\0\x05")
     assert run(tmp_path / "corpus", tmp_path / "out")["train"]["documents"] == 3
     assert written(tmp_path / "out") == EXPECTED
-
-
-@pytest.mark.parametrize("content", ["The cat.".encode("utf-16"), b"%PDF-1.4\n\0\xff", b"ARROW1\0\0"])
-def test_binary_files_are_refused(content, tmp_path):
-    (tmp_path / "a.txt").write_bytes(content)
-    with pytest.raises(TrueNegError, match=r"a\.txt: is a binary file, or text in UTF-16; expected text in UTF-8"):
-        run(tmp_path / "a.txt", tmp_path / "out")
 
 
 WIKITEXT = (
@@ -149,33 +136,19 @@ def test_a_dataset_with_its_splits(tmp_path):
     truneg_data("text", "--dataset", folder, "--output-dir", tmp_path / "out", "--workers", 1)
     assert written(tmp_path / "out") == written(tmp_path / "out", "valid") == WIKITEXT_TEXT
 
-
-@pytest.mark.parametrize("name", ["wikitext:wikitext-2-raw-v1", "Salesforce/wikitext:wikitext-103-raw-v1"])
-def test_the_rows_of_the_hubs_wikitext_are_lines(name, tmp_path, monkeypatch):
-    rows = Mock()
-    rows.shard.return_value = [{"text": line + "\n"} for line in WIKITEXT.splitlines()]
-    monkeypatch.setattr(extract_module, "_load", lambda options: {"train": rows})
-    part = extract_module.Part("train-00000", "train", "train", "train-00000", (0, 1))
-    found = extract_module._documents(ExtractOptions(dataset=name, output_dir=tmp_path), part)
-    assert len(list(found)) == WIKITEXT_TEXT.count("\n\n")
+    rows = tmp_path / "wikitext-docs"  # whose rows are documents
+    rows.mkdir()
+    (rows / "train.jsonl").write_bytes(json_lines())
+    truneg_data("text", "--dataset", rows, "--output-dir", tmp_path / "docs", "--workers", 1)
+    assert written(tmp_path / "docs") == EXPECTED
 
 
-def test_a_row_may_be_a_document_whatever_the_folder_is_called(tmp_path):
-    folder = tmp_path / "wikitext-docs"
-    folder.mkdir()
-    (folder / "train.jsonl").write_bytes(json_lines())
-    truneg_data("text", "--dataset", folder, "--output-dir", tmp_path / "out", "--workers", 1)
-    assert written(tmp_path / "out") == EXPECTED
-
-
-@pytest.mark.parametrize("name", ["a.jsonl", "a.txt", "a.jsonl.gz"])
-def test_a_file_of_a_web_server(name, tmp_path):
-    content = plain() if name == "a.txt" else json_lines()
-    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+def test_a_file_of_a_web_server(tmp_path):
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(json_lines()))
     handler = functools.partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        run(f"http://127.0.0.1:{server.server_port}/{name}", tmp_path / "out")
+        run(f"http://127.0.0.1:{server.server_port}/a.jsonl.gz", tmp_path / "out")
         server.shutdown()
     assert written(tmp_path / "out") == EXPECTED
 
@@ -231,6 +204,9 @@ def test_unfit_inputs(tmp_path):
         run(tmp_path / "wiki [1].txt", tmp_path / "two", valid=[str(tmp_path / "of no bytes.txt")])
     with pytest.raises(TrueNegError, match="expected either --dataset, or files"):
         extract(ExtractOptions(output_dir=tmp_path / "out"))
+    (tmp_path / "a.txt").write_bytes("The cat.".encode("utf-16"))
+    with pytest.raises(TrueNegError, match=r"a\.txt: is a binary file, or text in UTF-16; expected text in UTF-8"):
+        run(tmp_path / "a.txt", tmp_path / "utf-16")
     (tmp_path / "blank.txt").write_text("\n \n")
     with pytest.raises(TrueNegError, match="--train: no document has any text"):
         run(tmp_path / "blank.txt", tmp_path / "out")

@@ -156,18 +156,6 @@ def test_batches_and_processes_change_nothing(name, value, workers, done, tmp_pa
     assert result.splits == whole(done, done / "data").splits
 
 
-WORDS = ["the", " ", "  ", "\t", "\u00a0", "cats", "é", "'s", "\u0301", "日", "12", "!"]
-
-
-@given(st.lists(st.sampled_from(WORDS), max_size=40).map("".join), st.integers(1, 12))
-@settings(max_examples=150, deadline=None)
-def test_long_lines_are_cut_without_a_trace(line, length):
-    for tokenizer in TOKENIZERS:
-        pieces = tokenizer.cut(line, length)
-        assert "".join(pieces) == line
-        assert [symbol for piece in pieces for symbol in tokenizer.encode(piece)] == tokenizer.encode(line)
-
-
 def test_pointers_beyond_two_gigabytes(tmp_path):
     from fairseq.data.indexed_dataset import MMapIndexedDataset
 

@@ -240,9 +240,3 @@ def test_another_version_of_the_package_has_its_own_cache(vocabulary, tmp_path, 
 def test_another_tokenization_of_the_same_symbols_has_its_own_cache(vocabulary):
     added = Vocabulary.from_symbols(vocabulary.symbols, "words", special=["<s>", "big"])
     assert build.cache_path(added, "wordnet") != build.cache_path(vocabulary, "wordnet")
-
-
-def test_no_table_is_built_that_needs_more_than_its_source(vocabulary, tmp_path):
-    source = r"wordnet\+embeddings-antonyms\+tsv"
-    with pytest.raises(TrueNegError, match=f"--synonym-source {source}: needs --vectors and --tsv of 'truneg"):
-        provide_table(vocabulary, tmp_path, source=source.replace("\\", ""))

@@ -36,14 +36,13 @@ def convert(options: ConvertOptions) -> None:
     """Convert weights between Hugging Face and fairseq, or dictionaries.
 
     A Hugging Face folder (BERT, ELECTRA, RoBERTa, XLM-RoBERTa, CamemBERT) becomes a checkpoint for fairseq-train
-    --finetune-from-model, with the architecture flags printed at the end. A checkpoint becomes a folder for
+    --finetune-from-model, with the architecture flags that it prints. A checkpoint becomes a folder for
     AutoModel*.from_pretrained, with tokenizer and model card. A checkpoint with an OUT that ends in .pt gets the
     dictionary of --data.
     """
     require("fairseq", extra="fairseq")
     require("transformers", extra="hf")
-    from ..convert.from_hf import from_hf, to_dictionary
-    from ..convert.hf_model import local_folder
+    from ..convert.from_hf import from_hf, local_folder, to_dictionary
     from ..convert.to_hf import to_hf
 
     source, output, data, pickle = Path(options.source), options.output, options.data, options.allow_pickle
@@ -68,3 +67,8 @@ def convert(options: ConvertOptions) -> None:
     if made.flags:
         print("architecture flags for fairseq-train:")
         print(shlex.join(made.flags))
+        print(f"next: truneg train {data} --finetune-from-model {output} with these flags ...")
+    elif made.architecture.endswith(("ForMaskedLM", "BertForPreTraining")):
+        print(f"next: truneg evaluate {output} --task held-out=TXT ...")
+    else:
+        print(f"next: transformers.{made.architecture}.from_pretrained({str(output)!r})")

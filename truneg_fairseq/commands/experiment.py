@@ -57,7 +57,7 @@ def _init(options: ExperimentOptions) -> None:
         raise TrueNegError("--init: expected --data and --model, and no other FILE.yaml")
     if file.exists():
         raise TrueNegError(f"--init {file}: is there already; remove it, or name another file")
-    from ..convert.hf_model import HUB
+    from ..convert.from_hf import HUB
     from ..corpus_counts import CountOptions, count_corpus, counts_beside
     from ..evaluation.models import is_hugging_face
     from .convert import ConvertOptions, convert

@@ -46,7 +46,6 @@ _REQUIRED_SETTINGS = {
     "is_decoder": False,
     "add_cross_attention": False,
 }
-_MOST_LAYERS = 1000
 
 
 @dataclass(frozen=True)
@@ -103,13 +102,14 @@ def config_of(checkpoint: Checkpoint, stack: str = "encoder") -> ModelConfig:
     full = vars(_completed(name, checkpoint.model))
     if stack == "generator":
         full |= {argument: full[_of_generator(argument)] for argument, _ in map(_NAMES.__getitem__, _SIZES)}
-    for key, expected in _REQUIRED_ARGUMENTS.items():
+    one_width = {"embedding_dim": full["encoder_embed_dim"]} if family == "bert" else {}
+    for key, expected in {**_REQUIRED_ARGUMENTS, **one_width}.items():
         if full.get(key, expected) != expected:
             raise TrueNegError(
                 f"{path}: was trained with {key} {full[key]!r}, expected {expected!r}; transformers' {family.title()} "
                 "models compute nothing else"
             )
-    config = ModelConfig(
+    return ModelConfig(
         family=family,
         vocab_size=len(words) if words.dim() else 0,
         **{name: full[argument] for name, (argument, _) in _NAMES.items()},
@@ -117,12 +117,6 @@ def config_of(checkpoint: Checkpoint, stack: str = "encoder") -> ModelConfig:
         eps=full.get("layer_norm_eps", ROBERTA_EPS),
         tied=not full.get("untie_weights_roberta", False),
     )
-    if family == "bert" and config.parts:
-        raise TrueNegError(
-            f"{path}: its embeddings are {config.embedding_size} wide and its layers {config.hidden_size}; "
-            "transformers' Bert models have one width"
-        )
-    return config
 
 
 def pretraining_flags(checkpoint: Checkpoint) -> tuple[str, ...]:
@@ -219,8 +213,6 @@ def model_config(theirs: Any, path: Path) -> ModelConfig:
                 "nothing else"
             )
     numbers = {name: getattr(theirs, their_name) for name, (_, their_name) in _NAMES.items()}
-    if not 1 <= numbers["layers"] <= _MOST_LAYERS:  # transformers would begin to build them
-        raise TrueNegError(f"{path}: num_hidden_layers is {numbers['layers']}, expected 1 to {_MOST_LAYERS}")
     if numbers["classifier_dropout"] is None:
         numbers["classifier_dropout"] = numbers["dropout"]
     if family == "roberta":

@@ -68,10 +68,10 @@ def model_card(checkpoint: Checkpoint, data: Path, architecture: str, *, name: s
     pipeline, auto = next(kind for end, kind in _KINDS.items() if architecture.endswith(end))
     training, tags = ["None by fairseq: these weights were converted to a checkpoint, and back."], ["truneg_fairseq"]
     if checkpoint.updates != 0:
-        objective = _objective(checkpoint.criterion)
-        training = [*_training(checkpoint, objective), *_data(data)]
-        on_true_negatives = any(value != "uniform" and name != "uniform_targets" for name, value in objective.items())
-        tags += [*(["true-negatives"] if on_true_negatives else []), *_criterion(checkpoint)]
+        criterion = str(checkpoint.criterion.get("_name") or checkpoint.criterion.get("criterion") or "")
+        objective = _objective(criterion, checkpoint.criterion)
+        training = [*_training(checkpoint, criterion, objective), *_data(data)]
+        tags += [*(["true-negatives"] if objective.keys() - {"uniform_targets"} else []), *filter(None, [criterion])]
     return _CARD.format(
         metadata=ModelCardData(library_name="transformers", pipeline_tag=pipeline, tags=tags).to_yaml(),
         name=name,
@@ -83,22 +83,17 @@ def model_card(checkpoint: Checkpoint, data: Path, architecture: str, *, name: s
     )
 
 
-def _criterion(checkpoint: Checkpoint) -> list[str]:
-    name = checkpoint.criterion.get("_name") or checkpoint.criterion.get("criterion")
-    return [str(name)] if name else []
-
-
-def _objective(criterion: Mapping[str, Any]) -> dict[str, Any]:
+def _objective(name: str, criterion: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a criterion that make its loss another one than cross-entropy, with their values."""
     from fairseq.criterions import CRITERION_DATACLASS_REGISTRY
 
-    kind = CRITERION_DATACLASS_REGISTRY.get(str(criterion.get("_name") or criterion.get("criterion")))
+    kind = CRITERION_DATACLASS_REGISTRY.get(name)
     names = [field.name for field in dataclasses.fields(kind)] if kind is not None else []
     values = {name: criterion.get(name, getattr(kind, name, None)) for name in filter(_OBJECTIVE.fullmatch, names)}
     return {name: value for name, value in values.items() if value not in (None, 0, "none")}
 
 
-def _training(checkpoint: Checkpoint, objective: Mapping[str, Any]) -> list[str]:
+def _training(checkpoint: Checkpoint, criterion: str, objective: Mapping[str, Any]) -> list[str]:
     started, task = checkpoint.started_from, checkpoint.task.get("_name") or checkpoint.task.get("task")
     starts = read_manifest(checkpoint.path.parent)
     last: Mapping[str, Any] = starts[-1] if starts else {}
@@ -107,7 +102,7 @@ def _training(checkpoint: Checkpoint, objective: Mapping[str, Any]) -> list[str]
     versions = [f"{name} {version}" for name, version in dict(last.get("versions") or {}).items() if version]
     lines = {
         "Started from the weights of": started and f"`{started}`",
-        "Criterion": ", ".join(f"`{name}`" for name in _criterion(checkpoint)),
+        "Criterion": criterion and f"`{criterion}`",
         "Objective": ", ".join(f"`{name}` {value}" for name, value in objective.items()),
         "Synonyms": last.get("synonym_source"),
         "Task": task and f"`{task}`",

@@ -8,26 +8,53 @@ row of its token types, zeros in the released weights, is added to its positions
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+import contextlib
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from .. import register
-from ..errors import TrueNegError
+from ..errors import TrueNegError, reason
 from ..files import require_different, require_writable
 from ..models.checkpoints import check_vocabulary, data_of, read_checkpoint, write_checkpoint
 from ..vocabulary import fingerprint, read_symbols
-from .architecture import CONFIG, Conversion, ModelConfig, architecture_flags, config_of, parse_flags, pretraining_flags
-from .hf_model import HfModel, read_model
-from .names import Pair
-from .rows import TokenList, find_vocabulary, read_dictionary, rows_by_id, token_folder
+from .architecture import (
+    ROBERTA_FIRST_POSITION,
+    Conversion,
+    ModelConfig,
+    architecture_flags,
+    config_of,
+    parse_flags,
+    pretraining_flags,
+    read_config,
+)
+from .names import FAMILIES, NEXT_SENTENCE_HEAD, POOLER_HEAD, POSITIONS, ROBERTA, TOKEN_TYPES, WORDS, Pair
+from .vocabulary import TokenList, find_vocabulary, read_dictionary, rows_by_id, token_folder
 
+HUB = "hub:"
+"""How the name of a model on the Hugging Face hub begins; everything else is a local folder."""
+_CLASSES = {
+    "bert": "BertForPreTraining",
+    "electra": "ElectraForPreTraining",
+    "roberta": "RobertaForMaskedLM",
+    "xlm-roberta": "XLMRobertaForMaskedLM",
+    "camembert": "CamembertForMaskedLM",
+}
+_HEADS = ("pooler", "next_sentence", "masked_lm", "discriminator")
 _BY_TOKEN = ("embed_tokens.weight", "lm_head.weight", "lm_head.bias")
 # The version that fairseq's TransformerEncoder registers as a buffer and a strict load asks for.
 _TRANSFORMER_ENCODER_VERSION = 3.0
+_NEUTRAL = "no masked-LM head in the weights: it starts as the identity, tied to the embeddings, and has to be trained"
+_NO_LM_HEAD = {
+    "bert": _NEUTRAL,
+    "roberta": _NEUTRAL,
+    "electra": "no head in the weights: the encoder is for fine-tuning",
+    "discriminator": "a discriminator alone is for fine-tuning; pre-training goes on only with its --generator",
+}
 
 
 def from_hf(
@@ -44,15 +71,19 @@ def from_hf(
     inputs = [path for place in (folder, generator, data) if place is not None for path in place.glob("*")]
     require_different(OUT=output, IN=[path for path in inputs if path.suffix != ".pt"])
     model = read_model(folder, allow_pickle=allow_pickle)
-    vocabulary = _vocabulary(model, data)
+    vocabulary = find_vocabulary([folder, data])
+    if vocabulary is None or len(vocabulary.tokens) != model.config.vocab_size:
+        found = f"{vocabulary.path}: {len(vocabulary.tokens)} tokens" if vocabulary else f"{folder}: no vocabulary"
+        raise TrueNegError(
+            f"{found}, but vocab_size is {model.config.vocab_size} in its config.json; expected tokenizer.json, "
+            f"vocab.txt or vocab.json in {folder} or {data}, with the tokens in the order of the rows"
+        )
     rows = rows_by_id(vocabulary, read_dictionary(data))
     state, config, other = to_state(model, rows), model.config, None
     if generator is not None:
         other = read_model(generator, allow_pickle=allow_pickle)
-        _check_generator(model, other)
-        own = find_vocabulary([other.folder])
-        if own is not None and own.tokens != vocabulary.tokens:
-            raise TrueNegError(f"{own.path}: differs from {vocabulary.path}; expected one vocabulary for both models")
+        own = find_vocabulary([generator]) or vocabulary
+        _check_halves(model, other, same_tokens=own.tokens == vocabulary.tokens)
         state |= to_state(other, rows, stack="generator", shared=state)
         config = replace(config, tied=other.config.tied)
     flags = architecture_flags(config, None if other is None else other.config)
@@ -134,10 +165,10 @@ def to_state(
     return state
 
 
-def _check_generator(discriminator: HfModel, generator: HfModel) -> None:
+def _check_halves(discriminator: HfModel, generator: HfModel, *, same_tokens: bool) -> None:
     """Whether two models are the halves of one ELECTRA."""
     for model, part, what in (
-        (discriminator, "discriminator", "DIR: expected ELECTRA's discriminator (ElectraForPreTraining)"),
+        (discriminator, "discriminator", "IN: expected ELECTRA's discriminator (ElectraForPreTraining)"),
         (generator, "masked_lm", "--generator: expected ELECTRA's generator (ElectraForMaskedLM)"),
     ):
         if part not in model.parts:
@@ -146,36 +177,15 @@ def _check_generator(discriminator: HfModel, generator: HfModel) -> None:
         torch.equal(generator.tensors[pair.theirs], discriminator.tensors[pair.theirs])
         for pair in filter(_is_shared, generator.pairs())
     )
-    if not same:
+    if not (same and same_tokens):
         raise TrueNegError(
-            f"{generator.folder}: its embeddings differ from those of {discriminator.folder}; expected one ELECTRA's "
-            "generator and discriminator, which share them"
+            f"{generator.folder}: its {'embeddings' if same_tokens else 'tokens'} differ from those of "
+            f"{discriminator.folder}; expected one ELECTRA's generator and discriminator, which share them"
         )
 
 
 def _is_shared(pair: Pair) -> bool:
     return ".embeddings." in pair.theirs
-
-
-def _vocabulary(model: HfModel, data: Path) -> TokenList:
-    vocabulary = find_vocabulary([model.folder, data])
-    if vocabulary is None:
-        raise TrueNegError(
-            f"{model.folder}: has no tokenizer.json, vocab.txt or vocab.json, nor has {data}; expected the model's "
-            "vocabulary in the order of the rows"
-        )
-    if len(vocabulary.tokens) != model.config.vocab_size:
-        raise TrueNegError(
-            f"{vocabulary.path}: {len(vocabulary.tokens)} tokens, but {model.folder / CONFIG} says vocab_size "
-            f"{model.config.vocab_size}; expected the vocabulary of these weights"
-        )
-    pad = vocabulary.special_ids["<pad>"]
-    if model.pad not in (None, pad):
-        raise TrueNegError(
-            f"{model.folder / CONFIG}: pad_token_id is {model.pad}, but the padding token has row {pad} in "
-            f"{vocabulary.path}; expected one number, from which the positions count"
-        )
-    return vocabulary
 
 
 def _notes(model: HfModel, generator: HfModel | None, vocabulary: TokenList) -> tuple[str, ...]:
@@ -197,10 +207,124 @@ def _notes(model: HfModel, generator: HfModel | None, vocabulary: TokenList) -> 
     return tuple(notes)
 
 
-_NEUTRAL = "no masked-LM head in the weights: it starts as the identity, tied to the embeddings, and has to be trained"
-_NO_LM_HEAD = {
-    "bert": _NEUTRAL,
-    "roberta": _NEUTRAL,
-    "electra": "no head in the weights: the encoder is for fine-tuning",
-    "discriminator": "a discriminator alone is for fine-tuning; pre-training goes on only with its --generator",
-}
+@dataclass(frozen=True)
+class HfModel:
+    """A model read from a Hugging Face folder."""
+
+    folder: Path
+    config: ModelConfig  # ``tied`` is what the weights show
+    parts: tuple[str, ...]  # beside embeddings and layers
+    tensors: Mapping[str, Tensor]  # float32, under transformers' names; positions are laid out as fairseq's
+    dropped: tuple[str, ...]  # the names in the file that no weight of ours answers to
+
+    @property
+    def pooler_head(self) -> str:
+        """The classification head that a pooler becomes."""
+        return NEXT_SENTENCE_HEAD if "next_sentence" in self.parts else POOLER_HEAD
+
+    def pairs(self, stack: str = "encoder") -> list[Pair]:
+        """The names of its tensors on both sides."""
+        family = FAMILIES[self.config.family]
+        return family.pairs(self.parts, self.config.layers, stack=stack, head=self.pooler_head, base=family.base)
+
+
+def local_folder(source: str, *, allow_pickle: bool = False) -> Path:
+    """The folder itself, or where the files of ``hub:NAME`` were downloaded to."""
+    if not source.startswith(HUB):
+        return Path(source)
+    import huggingface_hub
+
+    wanted = ["*.json", "*.txt", "*.safetensors", *(["pytorch_model*.bin"] if allow_pickle else [])]
+    return Path(huggingface_hub.snapshot_download(source.removeprefix(HUB), allow_patterns=wanted))
+
+
+def read_model(folder: Path, *, allow_pickle: bool = False) -> HfModel:
+    """Reads a model of one of the families: config.json with model.safetensors, whole or in shards.
+
+    With ``allow_pickle`` pytorch_model.bin is read if that file is missing, with torch's weights_only.
+    """
+    config, theirs = read_config(folder)
+    family = FAMILIES[config.family]
+    state, missing, unexpected = _load(folder, theirs, allow_pickle=allow_pickle)
+    dropped = sorted(name.removeprefix(family.base) for name in unexpected)
+    if unknown := [name for name in dropped if not name.startswith(family.ignored)]:
+        raise TrueNegError(
+            f"{folder}: {len(unknown)} tensors are not known (e.g. {unknown[0]}); expected an encoder of the sizes in "
+            "config.json with the heads of its pre-training"
+        )
+    for first, second in family.copies.items():
+        state[first] = state[second]  # one tensor, unless the head is untied: it computes with the second
+    (projection,) = (pair.theirs for pair in family.parts["untied"])
+    heads = _heads(folder, config, state.keys() - missing)
+    untied = "masked_lm" in heads and not torch.equal(state[projection], state[family.base + WORDS])
+    config = replace(config, tied=not untied)
+    if family is ROBERTA:
+        first, name, types = theirs.pad_token_id + 1, family.base + POSITIONS, family.base + TOKEN_TYPES
+        positions = state[name]
+        if first != ROBERTA_FIRST_POSITION:
+            unused = positions.new_zeros(ROBERTA_FIRST_POSITION, positions.size(1))
+            positions = torch.cat([unused, positions[first:]])
+        if types not in missing and state[types][0].any():  # -0.0 + 0.0 is another number, to the bit
+            positions = positions + state[types][0]
+        state[name] = positions
+    parts = (*config.parts, *heads, *(["untied"] if untied else []))
+    model = HfModel(folder, config, parts, {}, tuple(dropped))
+    return replace(model, tensors={pair.theirs: state[pair.theirs] for pair in model.pairs()})
+
+
+def _load(folder: Path, theirs: Any, *, allow_pickle: bool) -> tuple[dict[str, Tensor], Set[str], Set[str]]:
+    """The model's tensors, and the names that the file lacks and those that it has beside them."""
+    import transformers
+
+    name = _CLASSES[theirs.model_type]
+    if "ElectraForMaskedLM" in (theirs.architectures or []):
+        name = "ElectraForMaskedLM"
+    try:
+        with quiet_transformers():
+            model, found = getattr(transformers, name).from_pretrained(
+                folder,
+                config=theirs,
+                dtype=torch.float32,
+                use_safetensors=None if allow_pickle else True,
+                weights_only=True,
+                local_files_only=True,
+                output_loading_info=True,
+            )
+    except Exception as error:  # of many kinds
+        hint = "" if allow_pickle else "; --allow-pickle also reads pytorch_model.bin, with torch's weights_only"
+        raise TrueNegError(
+            f"{folder}: its weights cannot be read ({reason(error)}); expected model.safetensors{hint}"
+        ) from None
+    return dict(model.state_dict()), set(found["missing_keys"]), set(found["unexpected_keys"])
+
+
+def _heads(folder: Path, config: ModelConfig, stored: Set[str]) -> list[str]:
+    """The heads that the file has some tensors of; they and the encoder must be whole."""
+    family = FAMILIES[config.family]
+    names = {part: {pair.theirs.format(base=family.base) for pair in family.parts.get(part, ())} for part in _HEADS}
+    heads = [part for part, its in names.items() if its & stored]
+    wanted = {pair.theirs for pair in family.pairs((*config.parts, *heads), config.layers, base=family.base)}
+    if "next_sentence" in heads:
+        wanted |= names["pooler"]
+    if lacking := sorted(wanted - stored):
+        raise TrueNegError(
+            f"{folder}: {len(lacking)} tensors are missing (e.g. {lacking[0]}); expected the encoder that "
+            "config.json describes, and a head whole or not at all"
+        )
+    return heads
+
+
+@contextlib.contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Without transformers' bars and its reports on missing heads."""
+    from transformers.utils import logging
+
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()

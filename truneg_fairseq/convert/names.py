@@ -79,22 +79,16 @@ class Family:
         base: str = "",
     ) -> list[Pair]:
         """Every tensor of a model with these parts, the templates filled in."""
-        pairs = [pair for part in self.parts if part in parts for pair in self.parts[part]]
-        names = {"stack": stack, "head": head, "base": base}
+
+        def fill(pair: Pair, layer: int = 0) -> Pair:
+            ours, theirs = (name.format(stack=stack, layer=layer, head=head, base=base) for name in pair[:2])
+            return Pair(ours, theirs, pair.dims)
+
         return [
-            *(_filled(pair, names) for pair in self.embeddings),
-            *(_filled(pair, names | {"layer": str(layer)}) for layer in range(layers) for pair in self.layer),
-            *(_filled(pair, names) for pair in pairs),
+            *map(fill, self.embeddings),
+            *(fill(pair, layer) for layer in range(layers) for pair in self.layer),
+            *(fill(pair) for part in self.parts if part in parts for pair in self.parts[part]),
         ]
-
-
-def shape_of(pair: Pair, sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """The shape that the sizes, by letter, give a tensor."""
-    return tuple(int(dim) if dim.isdigit() else sizes[dim] for dim in pair.dims)
-
-
-def _filled(pair: Pair, names: Mapping[str, str]) -> Pair:
-    return Pair(pair.ours.format_map(names), pair.theirs.format_map(names), pair.dims)
 
 
 def _module(ours: str, theirs: str, dims: str) -> tuple[Pair, Pair]:
@@ -141,10 +135,6 @@ def _lm_head(dense: str, layer_norm: str, bias: str) -> tuple[Pair, ...]:
     )
 
 
-def _own_projection(theirs: str) -> tuple[Pair, ...]:
-    return (Pair("{stack}.lm_head.weight", theirs, "VE"),)
-
-
 BERT = Family(
     name="bert",
     title="Bert",
@@ -156,7 +146,7 @@ BERT = Family(
         "masked_lm": _lm_head(
             "cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm", "cls.predictions.bias"
         ),
-        "untied": _own_projection("cls.predictions.decoder.weight"),
+        "untied": (Pair("{stack}.lm_head.weight", "cls.predictions.decoder.weight", "VE"),),
         "classification": _module(f"{_HEAD}.out_proj", "classifier", "CH"),
         "question_answering": _QUESTION_ANSWERING,
     },
@@ -179,7 +169,7 @@ ELECTRA = Family(
         "masked_lm": _lm_head(
             "generator_predictions.dense", "generator_predictions.LayerNorm", "generator_lm_head.bias"
         ),
-        "untied": _own_projection("generator_lm_head.weight"),
+        "untied": (Pair("{stack}.lm_head.weight", "generator_lm_head.weight", "VE"),),
         "discriminator": (
             *_module(f"{ELECTRA_HEAD}.dense", "discriminator_predictions.dense", "HH"),
             *_module(f"{ELECTRA_HEAD}.out_proj", "discriminator_predictions.dense_prediction", "1H"),
@@ -202,7 +192,7 @@ ROBERTA = Family(
     layer=_LAYER,
     parts={
         "masked_lm": _lm_head("lm_head.dense", "lm_head.layer_norm", "lm_head.bias"),
-        "untied": _own_projection("lm_head.decoder.weight"),
+        "untied": (Pair("{stack}.lm_head.weight", "lm_head.decoder.weight", "VE"),),
         "classification": _DENSE_CLASSIFIER,
         "question_answering": _QUESTION_ANSWERING,
     },

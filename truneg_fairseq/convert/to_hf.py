@@ -7,6 +7,8 @@ with a classifier. A *part* names one of them.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,22 +21,32 @@ from ..errors import TrueNegError
 from ..files import is_new, new_folder
 from ..models.checkpoints import Checkpoint, check_vocabulary, data_of, read_checkpoint
 from ..vocabulary import fingerprint, read_symbols
-from .architecture import CONFIG, ROBERTA_FIRST_POSITION, Conversion, hf_config
+from .architecture import CONFIG, ROBERTA_FIRST_POSITION, Conversion, ModelConfig, config_of, hf_config
 from .card import CARD, model_card
 from .names import (
     ELECTRA_HEAD,
+    EXPORTS,
     FAMILIES,
+    NEXT_SENTENCE_HEAD,
+    POOLER_HEAD,
     POSITIONS,
     QUESTION_ANSWERING_HEAD,
     TOKEN_TYPES,
     WORDS,
-    shape_of,
+    Pair,
 )
-from .rows import TokenList, find_vocabulary, read_dictionary, rows_by_id, token_folder, vocabulary_of_dictionary
-from .selection import Selection, available_parts, select
-from .tokenizer_files import build_tokenizer
+from .vocabulary import (
+    TokenList,
+    build_tokenizer,
+    find_vocabulary,
+    read_dictionary,
+    rows_by_id,
+    token_folder,
+    vocabulary_of_dictionary,
+)
 
 WEIGHTS = "model.safetensors"
+_HEADS = "classification_heads."
 _SPECIAL_SYMBOLS = 4
 # Those with --separator-token. The task squad has one separator, as BERT's pre-training.
 _TASKS_OF_PAIRS = ("sentence_prediction", "glue")
@@ -61,25 +73,16 @@ def to_hf(checkpoint: Path, folder: Path, *, data: Path | None = None, part: str
     segments = config.family != "roberta"
     vocabulary = find_vocabulary(folders) or vocabulary_of_dictionary(dictionary)
     rows = rows_by_id(vocabulary, dictionary)
-    if config.vocab_size != len(rows):
-        raise TrueNegError(
-            f"{checkpoint}: has embeddings of {config.vocab_size} tokens, {dictionary.path} (with the special symbols) "
-            f"{len(rows)}; expected the data that the model was trained on"
-        )
     tensors = to_tensors(selection, rows, pad=vocabulary.special_ids["<pad>"], path=checkpoint)
-    labels = _classes(selection, data / "label" / "dict.txt")
-    settings = hf_config(config, selection.parts, vocabulary.special_ids, **labels)
+    settings = hf_config(
+        config, selection.parts, vocabulary.special_ids, **_classes(selection, data / "label" / "dict.txt")
+    )
     (architecture,) = settings.architectures
     double = False if segments else None  # where the checkpoint was trained on no pairs
     if source.task.get("_name", source.task.get("task")) in _TASKS_OF_PAIRS:
         double = source.task.get("separator_token") is not None
     tokenizer = build_tokenizer(
-        vocabulary,
-        dictionary,
-        folders,
-        double_separator=double,
-        max_length=config.positions,
-        segments=segments,
+        vocabulary, dictionary, folders, double_separator=double, max_length=config.positions, segments=segments
     )
     notes = _notes(source, selection, vocabulary, dictionary.path, has_tokenizer=tokenizer is not None)
     with new_folder(folder.absolute()) as place:
@@ -105,7 +108,8 @@ def to_tensors(selection: Selection, rows: Tensor, *, pad: int, path: Path) -> d
     ids = rows.argsort()
     tensors = {}
     for pair in selection.pairs():
-        tensor, shape = selection.state.get(pair.ours), shape_of(pair, dims)
+        tensor = selection.state.get(pair.ours)
+        shape = tuple(int(dim) if dim.isdigit() else dims[dim] for dim in pair.dims)
         if tensor is None or tuple(tensor.shape) != shape:
             found = "is missing" if tensor is None else f"has shape {tuple(tensor.shape)}"
             raise TrueNegError(f"{path}: {pair.ours} {found}, expected shape {shape} from the model's arguments")
@@ -148,10 +152,12 @@ def _classes(selection: Selection, labels: Path) -> dict[str, Any]:
 def _notes(
     source: Checkpoint, selection: Selection, vocabulary: TokenList, dictionary: Path, *, has_tokenizer: bool
 ) -> tuple[str, ...]:
+    def module(name: str) -> str:  # the part of a model that a tensor belongs to, as users know it
+        depth = 1 if name.startswith((ELECTRA_HEAD, QUESTION_ANSWERING_HEAD)) else 2
+        return ".".join(name.split(".")[:depth])
+
     notes = []
-    kept = {pair.ours for pair in selection.pairs()}
-    left = sorted(set(map(_module, source.state)) - set(map(_module, kept)))
-    if left:
+    if left := sorted(set(map(module, source.state)) - {module(pair.ours) for pair in selection.pairs()}):
         notes.append(f"left out: {', '.join(left)} (--part takes one of {', '.join(available_parts(source))})")
     if vocabulary.path == dictionary:
         notes.append(f"no vocabulary beside {dictionary}: the tokens are numbered as in it")
@@ -163,7 +169,103 @@ def _notes(
     return tuple(notes)
 
 
-def _module(name: str) -> str:
-    """The part of a model that a tensor belongs to, as users know it."""
-    depth = 1 if name.startswith((ELECTRA_HEAD, QUESTION_ANSWERING_HEAD)) else 2
-    return ".".join(name.split(".")[:depth])
+@dataclass(frozen=True)
+class Selection:
+    """One model within a checkpoint."""
+
+    config: ModelConfig
+    state: Mapping[str, Tensor]  # the checkpoint's tensors and, for a head of another form, more
+    parts: tuple[str, ...]  # beside embeddings and layers
+    stack: str  # encoder or generator
+    head: str  # the classification head that belongs to it; empty for none
+
+    @property
+    def classes(self) -> int:
+        """The number of a classifier's classes; 0 without a classifier."""
+        if "classification" not in self.parts:
+            return 0
+        return len(self.state.get(f"{_HEADS}{self.head}.out_proj.weight", ()))
+
+    def pairs(self) -> list[Pair]:
+        """The names of its tensors on both sides."""
+        family = FAMILIES[self.config.family]
+        base = "" if family.class_of(self.parts) == f"{family.title}Model" else family.base
+        return family.pairs(self.parts, self.config.layers, stack=self.stack, head=self.head, base=base)
+
+
+def _heads(source: Checkpoint) -> list[str]:
+    names = {name.removeprefix(_HEADS).split(".")[0] for name in source.state if name.startswith(_HEADS)}
+    return sorted(names - {NEXT_SENTENCE_HEAD, POOLER_HEAD})
+
+
+def available_parts(source: Checkpoint) -> list[str]:
+    """Which of :data:`truneg_fairseq.convert.names.EXPORTS` a checkpoint has."""
+    beginnings = {
+        "question-answering": f"{QUESTION_ANSWERING_HEAD}.out_proj.",
+        "discriminator": f"{ELECTRA_HEAD}.",
+        "masked-lm": "encoder.lm_head.",
+        "generator": "generator.",
+    }
+    found = {part for part, start in beginnings.items() if any(name.startswith(start) for name in source.state)}
+    found |= {"encoder", *(["classification"] if _heads(source) else [])}
+    return [part for part in EXPORTS if part in found]
+
+
+def select(source: Checkpoint, part: str | None) -> Selection:
+    """Finds one model in a checkpoint: the first part that is there where none is named."""
+    available = available_parts(source)
+    part = part or available[0]
+    if part not in available:
+        raise TrueNegError(f"--part {part}: {source.path} has none; expected one of {', '.join(available)}")
+    stack = "generator" if part == "generator" else "encoder"
+    config, state = config_of(source, stack), dict(source.state)
+    heads = [name for name in (NEXT_SENTENCE_HEAD, POOLER_HEAD) if f"{_HEADS}{name}.dense.weight" in state]
+    if part == "classification" and len(heads := _heads(source)) > 1:
+        raise TrueNegError(f"{source.path}: has the heads {', '.join(heads)}; expected one classifier")
+    name = heads[0] if heads else ""
+    if part == "classification" and config.family == "electra":
+        prefix = f"{_HEADS}{name}."
+        linear = state[f"{prefix}out_proj.weight"].float(), state[f"{prefix}out_proj.bias"].float()
+        if 2 * len(linear[0]) > config.hidden_size:
+            raise TrueNegError(
+                f"{source.path}: its classifier has {len(linear[0])} classes; transformers' ElectraClassificationHead "
+                f"can hold {config.hidden_size // 2} at this width; give --part encoder"
+            )
+        state |= {f"{prefix}{name}": tensor for name, tensor in split_linear_classifier(*linear).items()}
+    return Selection(config, state, (*config.parts, *_parts(part, config, name)), stack, name)
+
+
+def _parts(part: str, config: ModelConfig, head: str) -> tuple[str, ...]:
+    """The model's parts besides embeddings and layers."""
+    is_bert = config.family == "bert"
+    if part == "classification":
+        return ("pooler", "classification") if is_bert else ("classification",)
+    if part == "encoder":
+        return ("pooler",) if is_bert and head else ()
+    if part in ("masked-lm", "generator"):
+        next_sentence = ("pooler", "next_sentence") if is_bert and head == NEXT_SENTENCE_HEAD else ()
+        return ("masked_lm", *(() if config.tied else ("untied",)), *next_sentence)
+    return (part.replace("-", "_"),)
+
+
+def split_linear_classifier(weight: Tensor, bias: Tensor) -> dict[str, Tensor]:
+    """ELECTRA's linear classifier in the form of transformers' ElectraClassificationHead.
+
+    That head computes ``out_proj(gelu(dense(x)))``, this package's (as the original) ``W x + b``. As
+    ``gelu(z) - gelu(-z) = z``, a dense layer of rows W and -W and a projection of their differences is the same.
+    W has the shape (C, H), b (C,), with C at most H / 2; of the result ``dense.weight`` (H, H), ``dense.bias`` (H,),
+    ``out_proj.weight`` (C, H), ``out_proj.bias`` (C,), zero.
+    """
+    classes, hidden = weight.shape
+    dense, dense_bias = weight.new_zeros(hidden, hidden), bias.new_zeros(hidden)
+    dense[: 2 * classes] = torch.cat([weight, -weight])
+    dense_bias[: 2 * classes] = torch.cat([bias, -bias])
+    projection = weight.new_zeros(classes, hidden)
+    eye = torch.eye(classes, dtype=weight.dtype)
+    projection[:, : 2 * classes] = torch.cat([eye, -eye], dim=1)
+    return {
+        "dense.weight": dense,
+        "dense.bias": dense_bias,
+        "out_proj.weight": projection,
+        "out_proj.bias": torch.zeros_like(bias),
+    }

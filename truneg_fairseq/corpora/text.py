@@ -11,8 +11,8 @@ from typing import BinaryIO, NamedTuple
 
 from ..errors import TrueNegError
 
-MAX_LINE_BYTES = 64 << 20
-"""A longer line is taken for a file without line ends."""
+MAX_LINE_BYTES = 16 << 20
+"""A longer line is taken for a file without line ends: tokenizers need a hundred bytes for each of its own."""
 
 JSON_LINE = re.compile(rb'\{\s*"')
 """How JSON lines begin, whatever their file is called."""

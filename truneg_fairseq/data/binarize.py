@@ -15,7 +15,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ from ..options import check, option
 from ..vocabulary import EOS, UNKNOWN, UNKNOWN_SYMBOL, read_symbols
 from ..workers import Advance, Progress, available_cores, run_tasks
 from .indexed import IDS_NAME, SIZES_NAME, write_dataset
-from .tokenizer import TextTokenizer, TokenizerOptions, load_tokenizer
+from .tokenizer import TokenizerOptions, load_tokenizer
 
 SPLITS = ("train", "valid", "test")
 CHUNK_BYTES = 16 << 20
@@ -98,7 +98,7 @@ def binarize(options: BinarizeOptions) -> Binarized:
     index, _, shards = ("1/1" if options.shard is None else options.shard).partition("/")
     if not (index.isdecimal() and shards.isdecimal() and 1 <= int(index) <= int(shards)):
         raise TrueNegError(f"--shard {options.shard}: expected i/n with i from 1 to n, such as 3/8")
-    job = _Job.from_options(options)
+    job = _Job(options)
     settings = job.settings()
     if not is_new(job.output_dir):
         record = read_record(job.output_dir)
@@ -137,26 +137,16 @@ class _Task:
         return SplitCounts(**json.loads(path.read_bytes())) if path.exists() else None
 
 
-@dataclass(frozen=True)
 class _Job:
-    output_dir: Path
-    files: dict[str, list[Path]]
-    tokenizer: TextTokenizer
-    dictionary: bytes  # the content of ``dict.txt``
-
-    @classmethod
-    def from_options(cls, options: BinarizeOptions) -> _Job:
+    def __init__(self, options: BinarizeOptions) -> None:
         given = {split: getattr(options, split) for split in SPLITS}
-        files = {split: _text_files(f"--{split}", paths) for split, paths in given.items() if paths}
-        if not files:
+        self.files = {split: _text_files(f"--{split}", paths) for split, paths in given.items() if paths}
+        if not self.files:
             raise TrueNegError("no text: expected files for --train, --valid or --test")
-        tokenizer = options.load()
-        dictionary = "".join(f"{symbol} 1\n" for symbol in tokenizer.symbols())
-        return cls(options.output_dir.absolute(), files, tokenizer, dictionary.encode())
-
-    @property
-    def parts(self) -> Path:
-        return self.output_dir.with_name(f"{self.output_dir.name}.parts")
+        self.tokenizer = options.load()
+        self.dictionary = "".join(f"{symbol} 1\n" for symbol in self.tokenizer.symbols()).encode()
+        self.output_dir = options.output_dir.absolute()
+        self.parts = self.output_dir.with_name(f"{self.output_dir.name}.parts")
 
     def settings(self) -> dict[str, Any]:
         """What determines the data, as JSON: the text by path, size and time of change, the tokenizer by content."""
@@ -170,10 +160,12 @@ class _Job:
 
     @functools.cached_property
     def tasks(self) -> dict[str, list[_Task]]:
-        planned = {split: enumerate(plan_chunks(files, CHUNK_BYTES)) for split, files in self.files.items()}
         return {
-            split: [_Task(chunk, self.parts / f"{split}-{number:06d}") for number, chunk in chunks]
-            for split, chunks in planned.items()
+            split: [
+                _Task(chunk, self.parts / f"{split}-{number:06d}")
+                for number, chunk in enumerate(plan_chunks(files, CHUNK_BYTES))
+            ]
+            for split, files in self.files.items()
         }
 
 
@@ -212,11 +204,12 @@ def _encode(job: _Job, workers: int, shard: slice) -> dict[str, SplitCounts]:
     with Progress(total=total, initial=total - left, desc="encode", unit="B", unit_scale=True) as bar:
         # Less than a chunk is done before other processes have started.
         run_tasks(functools.partial(ChunkEncoder, job.parts), todo, min(workers, 1 + left // CHUNK_BYTES), bar)
-    sums = {split: SplitCounts() for split in job.tasks}
-    for split, task in mine:
-        for name, more in asdict(task.counts() or SplitCounts()).items():
-            setattr(sums[split], name, getattr(sums[split], name) + more)
-    return sums
+    found = {split: [task.counts() or SplitCounts() for name, task in mine if name == split] for split in job.tasks}
+    names = [each.name for each in fields(SplitCounts)]
+    return {
+        split: SplitCounts(*(sum(getattr(each, name) for each in counts) for name in names))
+        for split, counts in found.items()
+    }
 
 
 def _put_together(job: _Job, record: Mapping[str, Any]) -> None:
@@ -280,18 +273,11 @@ class ChunkEncoder:
         The ids of all texts, shape (T,), come one after the other; the lengths of the items have the shape
         (len(texts),).
         """
-        numbers = self._numbers(texts)
+        numbers = self._around_unknown(texts)
         sizes = np.fromiter((len(line) + 1 for line in numbers), dtype=np.int32, count=len(numbers))
         end = (len(self._ids) - 1,)
         flat = np.fromiter(chain.from_iterable(chain.from_iterable((line, end) for line in numbers)), dtype=np.int64)
         return self._ids[flat], sizes
-
-    def _numbers(self, texts: Sequence[str]) -> list[Any]:
-        """As the tokenizer does, but long texts in pieces: for a text of 10 MB it would need a gigabyte."""
-        if max(map(len, texts)) <= _BATCH_CHARACTERS:
-            return self._around_unknown(texts)
-        pieces = (self._tokenizer.cut(text, _BATCH_CHARACTERS) for text in texts)
-        return [list(chain.from_iterable(self._around_unknown([part])[0] for part in parts)) for parts in pieces]
 
     def _around_unknown(self, texts: Sequence[str]) -> list[Any]:
         """The tokenizer's numbers. ``<unk>`` in a text, as WikiText has it, is the unknown token, with the spaces

@@ -45,7 +45,6 @@ from ..vocabulary import (
     UNKNOWN_SYMBOL,
     Vocabulary,
     fingerprint,
-    gpt2_encoder_beside,
     is_cased,
     read_symbols,
     tokenization_of,
@@ -113,13 +112,6 @@ class TextTokenizer(ABC):
     def decode(self, symbols: Sequence[str]) -> str:
         """The text of symbols, as near to the original as the tokenizer keeps it; special symbols stay as they are."""
 
-    def cut(self, text: str, length: int) -> list[str]:
-        """The text in pieces of about ``length`` characters whose numbers, joined, are those of the whole text.
-
-        One piece if the tokenizer has no safe place to cut.
-        """
-        return [text]
-
     @abstractmethod
     def contents(self) -> dict[str, bytes]:
         """The tokenizer's files by name."""
@@ -163,6 +155,14 @@ def _reading(path: Path, expected: str) -> Iterator[None]:
         raise TrueNegError(f"{path}: {unreadable(error)}; expected {expected}") from None
 
 
+def read_tokenizer(path: Path) -> Any:
+    """A tokenizer.json as a ``tokenizers.Tokenizer``."""
+    from tokenizers import Tokenizer
+
+    with _reading(path, "a fast tokenizer, as save_pretrained of transformers writes it"):
+        return Tokenizer.from_buffer(path.read_bytes())
+
+
 class FastTokenizer(TextTokenizer):
     """Any tokenizer that the package tokenizers computes.
 
@@ -187,11 +187,8 @@ class FastTokenizer(TextTokenizer):
     @classmethod
     def load(cls, folder: Path) -> FastTokenizer:
         """Of a folder with a tokenizer.json, or of that file; special tokens are looked up beside it."""
-        from tokenizers import Tokenizer
-
         path = folder / TOKENIZER if folder.is_dir() else folder
-        with _reading(path, "a fast tokenizer, as save_pretrained of transformers writes it"):
-            tokenizer = Tokenizer.from_buffer(path.read_bytes())
+        tokenizer = read_tokenizer(path)
         made = cls(tokenizer, special_tokens(tokenizer.get_vocab(), path.parent))
         tokens_by_number(made._tokenizer.get_vocab(), path)
         return made
@@ -246,28 +243,6 @@ class FastTokenizer(TextTokenizer):
         tokens = [self._token_of_symbol.get(symbol, symbol) for symbol in symbols]
         decoder = self._tokenizer.decoder
         return " ".join(tokens) if decoder is None else str(decoder.decode(tokens))
-
-    @cached_property
-    def _words_begin_at_spaces(self) -> bool:
-        """Whether a single space between words is a safe place to cut, as for the tokenizers of BERT and GPT-2."""
-        content = json.loads(self._tokenizer.to_str())
-        normalizer, splitter = content["normalizer"] or {}, content["pre_tokenizer"] or {}
-        byte_level = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}.items() <= splitter.items()
-        return normalizer.get("type") in (None, "BertNormalizer") and (
-            byte_level or splitter.get("type") == "BertPreTokenizer"
-        )
-
-    def cut(self, text: str, length: int) -> list[str]:
-        pieces, start = [], 0
-        while self._words_begin_at_spaces and len(text) - start > length:
-            cut = text.rfind(" ", start + 1, start + length)
-            while cut > start and (text[cut - 1].isspace() or text[cut + 1].isspace()):
-                cut = text.rfind(" ", start + 1, cut)
-            if cut <= start:
-                break
-            pieces.append(text[start:cut])
-            start = cut
-        return [*pieces, text[start:]]
 
     def contents(self) -> dict[str, bytes]:
         roles = {_ROLES[symbol][0]: token for symbol, token in self.special_tokens.items()}
@@ -388,7 +363,10 @@ def vocabulary_of(symbols: Sequence[str], data: Path, *, tokenization: str = "au
         tokenization = tokenizer.tokenization
     added = () if tokenizer is None else tokenizer.added_symbols
     special = {*SPECIAL_SYMBOLS, *filter(_BY_NUMBER.fullmatch, symbols)}
-    return Vocabulary.from_symbols(symbols, tokenization, gpt2_encoder_beside(data), special=special, added=added)
+    encoder = data / "encoder.json"
+    return Vocabulary.from_symbols(
+        symbols, tokenization, encoder if encoder.exists() else None, special=special, added=added
+    )
 
 
 def tokens_by_number(numbers: Mapping[str, int], path: Path) -> list[str]:

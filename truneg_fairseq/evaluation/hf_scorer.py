@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from typing_extensions import override
 
-from ..convert.hf_model import quiet_transformers
+from ..convert.from_hf import quiet_transformers
 from ..data.tokenizer import trimmed
 from ..errors import TrueNegError, reason, require
 from ..files import read_json

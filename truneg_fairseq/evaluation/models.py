@@ -123,7 +123,7 @@ class OpenedModel:
 
 def is_hugging_face(path: Path) -> bool:
     """Whether a model is a Hugging Face folder (an adapter's too), or ``hub:NAME``."""
-    from ..convert.hf_model import HUB
+    from ..convert.from_hf import HUB
 
     return str(path).startswith(HUB) or any((path / name).is_file() for name in ("config.json", "adapter_config.json"))
 
@@ -148,7 +148,7 @@ def load_table(path: Path, tokens: Tokens, dictionary: Path) -> SynonymTable:
 
 
 def _local(path: Path) -> Path:
-    from ..convert.hf_model import local_folder
+    from ..convert.from_hf import local_folder
 
     return local_folder(str(path))
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..corpora.documents import read_table
+from ..corpora.extract import read_table
 from ..corpora.text import read_lines
 from ..errors import TrueNegError
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from .. import files
-from ..corpora.documents import read_table
+from ..corpora.extract import read_table
 from ..errors import TrueNegError
 from ..files import replacing_text
 

@@ -7,6 +7,7 @@ where a file of word vectors has "paris".
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import re
@@ -98,7 +99,7 @@ def normal_form(source: str, flag: str = "--source") -> str:
 def open_lexicon(name: str = DEFAULT_SOURCE, options: SourceOptions = SourceOptions()) -> Lexicon:
     """Opens a single source of synonyms."""
     if name in NEEDS and getattr(options, NEEDS[name]) is None:
-        raise TrueNegError(f"--source {name}: needs --{NEEDS[name]}")
+        raise TrueNegError(f"source {name}: needs --{NEEDS[name]}, an option of 'truneg synonyms build'")
     return SOURCES[name](options)
 
 
@@ -121,12 +122,9 @@ def build_table(
     keys, known = np.empty(0, np.int64), np.zeros(len(vocabulary), dtype=np.bool_)
     opened: dict[str, Lexicon] = {}
     for sign, name in steps:
-        if isinstance(name, Lexicon):
-            lexicon: Lexicon = name
-        elif sign == "-":
-            lexicon = AntonymLexicon()
-        else:
-            lexicon = opened[name] = opened.get(name) or open_lexicon(name, options)
+        lexicon = name if isinstance(name, Lexicon) else opened.get(name)
+        if lexicon is None:
+            lexicon = opened[str(name)] = AntonymLexicon() if sign == "-" else open_lexicon(str(name), options)
         found, listed = _look_up(lexicon, vocabulary, any_case=sign == "&", show_progress=show_progress)
         recorded |= lexicon.options
         if sign == "+":
@@ -252,16 +250,7 @@ def provide_table(
         path, table = table_path, _load(table_path, vocabulary, asked, "leave --synonym-table out, and it is built")
     else:
         path = table_beside(data, asked)
-        flags = [f"--{NEEDS[name]}" for _, name in parse_source(asked or DEFAULT_SOURCE) if name in NEEDS]
-
-        def build() -> SynonymTable:
-            if flags:
-                raise TrueNegError(
-                    f"--synonym-source {source}: needs {' and '.join(flags)} of 'truneg synonyms build'; build the "
-                    "table with that command, and give it with --synonym-table"
-                )
-            return new_table(vocabulary, asked or DEFAULT_SOURCE)
-
+        build = functools.partial(new_table, vocabulary, asked or DEFAULT_SOURCE)
         table = _load_or_build(path, cache_path(vocabulary, asked), vocabulary, asked, build)
         if table.version != VERSION:
             logger.warning(f"{path}: was built by another version than {VERSION}; remove it, and it is built again")
@@ -281,11 +270,13 @@ def table_beside(data: Path, source: str | None) -> Path:
 def provide_exclusions(vocabulary: Vocabulary, data: Path) -> SynonymTable:
     """The pairs that no score may accept, antonyms and other forms of a word: beside the data, else cached."""
 
-    def build() -> SynonymTable:
-        return build_table(AntonymLexicon(other_forms=True), vocabulary, show_progress=True)
-
-    cached = cache_path(vocabulary, "exclusions")
-    return _load_or_build(data / EXCLUSIONS_NAME, cached, vocabulary, "antonyms and other forms", build)
+    return _load_or_build(
+        data / EXCLUSIONS_NAME,
+        cache_path(vocabulary, "exclusions"),
+        vocabulary,
+        "antonyms and other forms",
+        lambda: build_table(AntonymLexicon(other_forms=True), vocabulary, show_progress=True),
+    )
 
 
 def cache_path(vocabulary: Vocabulary, source: str | None) -> Path:
@@ -332,14 +323,10 @@ def _load(
 ) -> SynonymTable:
     table = SynonymTable.load(path)
     table.check_dictionary(vocabulary.fingerprint, path, "the task's dictionary")
-    if table.tokenization != vocabulary.tokenization:
-        raise TrueNegError(
-            f"{path}: was built for {table.tokenization} tokens, but --tokenization reads the dictionary as "
-            f"{vocabulary.tokenization}; expected the same; build the table again with that flag"
-        )
-    if source not in (None, table.source):
-        raise TrueNegError(
-            f"{path}: its synonyms are from {table.source}, but --synonym-source is {source}; expected the same; "
-            f"{remedy}"
-        )
+    for what, found, flag, wanted in (
+        ("its tokens are read as", table.tokenization, "--tokenization", vocabulary.tokenization),
+        ("its synonyms are from", table.source, "--synonym-source", source or table.source),
+    ):
+        if found != wanted:
+            raise TrueNegError(f"{path}: {what} {found}, but {flag} is {wanted}; expected the same; {remedy}")
     return table

@@ -10,8 +10,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..corpora.text import read_lines
 from ..errors import TrueNegError, require
 from ..vocabulary import without_accents
+
+logger = logging.getLogger(__name__)
 
 
 class Lexicon(ABC):
@@ -42,8 +45,6 @@ def with_accents(listed: Iterable[str], words: Collection[str]) -> Iterator[str]
     wanted = frozenset(words)
     return (each for each in listed if not each.isascii() and without_accents(each).lower() in wanted)
 
-
-logger = logging.getLogger(__name__)
 
 ENGLISH_STOP_WORDS: frozenset[str] = frozenset(
     """
@@ -134,11 +135,7 @@ class TsvLexicon(Lexicon):
         self.options: dict[str, Any] = {}
         self._names: dict[str, list[str]] = {}
         self._in_any_case: dict[str, list[str]] = {}
-        try:
-            lines = path.read_text(encoding="utf-8-sig").split("\n")
-        except UnicodeDecodeError as error:
-            raise TrueNegError(f"{path}: is not UTF-8 at byte {error.start}; save the file as UTF-8") from None
-        for number, line in enumerate(lines, start=1):
+        for number, line in enumerate(read_lines(path), start=1):
             if not line.strip():
                 continue
             word, tab, rest = line.partition("\t")

@@ -37,7 +37,7 @@ from datatrove.pipeline.writers.disk_base import DiskWriter
 from datatrove.utils.hashing import HashConfig
 from datatrove.utils.text import ngrams, simplify_text
 
-from truneg_fairseq.corpora.documents import find_files, read_documents, read_table
+from truneg_fairseq.corpora.extract import find_files, read_documents, read_table
 from truneg_fairseq.errors import TrueNegError, one_line_errors
 from truneg_fairseq.files import (
     RECORD_NAME,

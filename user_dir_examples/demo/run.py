@@ -76,7 +76,7 @@ def demo(options: DemoOptions) -> None:
         run("binarize", [TRUNEG, "data", "binarize", *given, "--output-dir", data])
     start = output / "model.pt"
     converted = run("convert", [TRUNEG, "convert", model, start, "--data", data], kept=output / "converted.txt")
-    flags = converted.splitlines()[-1].split()  # of the architecture
+    flags = next(line for line in converted.splitlines() if line.startswith("--arch")).split()
     runs = {"plain": "masked_lm_true_neg", "hc": "masked_lm_hc"}
     train_both(
         {name: training(options, data, start, flags, criterion, output / name) for name, criterion in runs.items()},
