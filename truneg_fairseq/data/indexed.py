@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import mmap
 import shutil
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,9 +27,8 @@ _OTHER_MAGIC = (b"TNTIDX\0\0", b"HUFFIDX\0")  # of fairseq's other formats
 _HEADER = struct.Struct("<9sQBQ")  # magic, version, code of the type, items
 _ITEM_BYTES = 4 + 8
 _CODES = {np.dtype(np.uint16): 8, np.dtype(np.uint32): 9}
-_INTEGERS: dict[int, Any] = {
-    **{1: np.uint8, 2: np.int8, 3: np.int16, 4: np.int32, 5: np.int64, 8: np.uint16, 9: np.uint32, 10: np.uint64}
-}
+_INTEGERS: dict[int, Any] = {1: np.uint8, 2: np.int8, 3: np.int16, 4: np.int32, 5: np.int64}
+_INTEGERS |= {8: np.uint16, 9: np.uint32, 10: np.uint64}
 
 
 def write_dataset(prefix: Path, chunks: Sequence[Path], dtype: type[np.generic]) -> None:
@@ -62,36 +62,45 @@ def write_index(index: Path, sizes: Callable[[], Iterable[NDArray[np.int32]]], d
 
 def read_tokens(prefix: Path) -> Iterator[NDArray[np.integer[Any]]]:
     """The tokens of a split and of its continuations (``train1``, ...), each mapped from its file as one array."""
-    for part in _parts(prefix):
+    for part in list(parts_of(prefix)) or [prefix]:
         require_whole(part)
-        yield _map(part)
+        yield map_tokens(part)
 
 
-def _parts(prefix: Path) -> Iterator[Path]:
-    """A split and its continuations that are there; the split in any case."""
-    yield prefix
-    for number in itertools.count(1):
-        part = prefix.with_name(f"{prefix.name}{number}")
+def parts_of(prefix: Path) -> Iterator[Path]:
+    """A split and its continuations, as far as they are there."""
+    for number in itertools.count():
+        part = prefix.with_name(f"{prefix.name}{number or ''}")
         if not part.with_name(f"{part.name}.idx").is_file():
             return
         yield part
 
 
-def _map(prefix: Path) -> NDArray[np.integer[Any]]:
-    """The tokens of a file, one after the other."""
+def map_tokens(prefix: Path) -> NDArray[np.integer[Any]]:
+    """The tokens of a file, one after the other, mapped."""
     with prefix.with_name(f"{prefix.name}.idx").open("rb") as stream:
         *_, code, _ = _HEADER.unpack(stream.read(_HEADER.size))
     data = prefix.with_name(f"{prefix.name}.bin")
-    # An empty file cannot be mapped.
-    return np.memmap(data, dtype=_INTEGERS[code], mode="r") if data.stat().st_size else np.empty(0, _INTEGERS[code])
+    if data.stat().st_size == 0:  # an empty file cannot be mapped
+        return np.empty(0, _INTEGERS[code])
+    with data.open("rb") as stream:
+        mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+    if hasattr(mapped, "madvise"):
+        mapped.madvise(mmap.MADV_WILLNEED)  # it may be read in random order: let the system read ahead
+    return np.frombuffer(mapped, dtype=_INTEGERS[code])
+
+
+def read_sizes(prefix: Path) -> NDArray[np.int32]:
+    """The lengths of the items in tokens, int32, shape (items,)."""
+    with prefix.with_name(f"{prefix.name}.idx").open("rb") as stream:
+        *_, items = _HEADER.unpack(stream.read(_HEADER.size))
+        return np.fromfile(stream, dtype=np.int32, count=items)
 
 
 def require_whole_split(prefix: Path) -> None:
     """:func:`require_whole` for a split and its continuations, if they are there and memory-mapped."""
-    for part in _parts(prefix):
+    for part in parts_of(prefix):
         index = part.with_name(f"{part.name}.idx")
-        if not index.is_file():
-            return
         with index.open("rb") as stream:
             if stream.read(8) in _OTHER_MAGIC:
                 continue
@@ -133,7 +142,7 @@ def token_counts(prefix: Path, size: int) -> NDArray[np.int64] | None:
         require_whole(prefix)
     except TrueNegError:
         return None
-    tokens, counts = _map(prefix), np.zeros(size, dtype=np.int64)
+    tokens, counts = map_tokens(prefix), np.zeros(size, dtype=np.int64)
     for start in range(0, len(tokens), _TOKENS_AT_ONCE):  # bincount makes int64 of all that it is given
         counts += np.bincount(tokens[start : start + _TOKENS_AT_ONCE], minlength=size)[:size]
     return counts

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
-import mmap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from fairseq.data import Dictionary, FairseqDataset, indexed_dataset
+from fairseq.data import Dictionary, FairseqDataset
 from numpy.typing import NDArray
 
 from ..errors import TrueNegError, one_line_errors
-from .indexed import require_whole
+from ..vocabulary import EOS
+from .indexed import map_tokens, read_sizes, require_whole
 from .masking import Masking, example_keys
 from .segments import Examples, Layout, lay_out
 
@@ -27,46 +26,27 @@ class BinarizedText:
 
     tokens: NDArray[np.integer]  # shape (tokens,), some integer type: all lines, one after the other
 
-    def __init__(self, prefix: str, dictionary: Dictionary) -> None:
-        """Opens the files ``prefix.bin`` and ``prefix.idx``."""
-        self._arguments = (prefix, dictionary)
-        self.tokens = _map_file(Path(indexed_dataset.data_file_path(prefix)), self._index().dtype)
+    def __init__(self, prefix: Path) -> None:
+        """Opens ``prefix.bin``."""
+        require_whole(prefix)
+        self._prefix, self.tokens = prefix, map_tokens(prefix)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A spawned worker maps the file again instead of receiving a copy."""
-        return type(self), self._arguments
+        return type(self), (self._prefix,)
 
-    def line_sizes(self) -> NDArray[np.integer]:
+    def line_sizes(self) -> NDArray[np.int32]:
         """Tokens of each line, its ``</s>`` included, shape (lines,); read anew, as they are needed once."""
-        index = self._index()  # unmaps the sizes when it goes
-        sizes = np.array(index.sizes)
-        prefix, dictionary = self._arguments
+        sizes = read_sizes(self._prefix)
         probed = np.unique(np.linspace(0, len(sizes) - 1, num=min(len(sizes), _PROBED_LINES), dtype=np.int64))
         last = np.cumsum(sizes, dtype=np.int64)[probed] - 1
-        wrong = probed[(sizes[probed] < 1) | (self.tokens[last] != dictionary.eos())]
+        wrong = probed[(sizes[probed] < 1) | (self.tokens[last] != EOS)]
         if len(wrong):
             raise TrueNegError(
-                f"{prefix}.bin: line {wrong[0] + 1:,} does not end with </s>; expected a line an item, as "
+                f"{self._prefix}.bin: line {wrong[0] + 1:,} does not end with </s>; expected a line an item, as "
                 "fairseq-preprocess writes them; binarize the text again"
             )
         return sizes
-
-    def _index(self) -> Any:
-        return indexed_dataset.MMapIndexedDataset.Index(indexed_dataset.index_file_path(self._arguments[0]))
-
-
-def open_texts(prefix: str, dictionary: Dictionary, combine: bool) -> list[BinarizedText]:
-    """Opens a split, with ``combine`` also its continuations (``train1``, ``train2``, ...); [] if the data lack it."""
-    texts = []
-    for number in itertools.count():
-        path = indexed_dataset.get_indexed_dataset_to_local(f"{prefix}{number or ''}")
-        if not indexed_dataset.MMapIndexedDataset.exists(path):
-            break
-        require_whole(Path(path))
-        texts.append(BinarizedText(path, dictionary))
-        if not combine:
-            break
-    return texts
 
 
 class ElectraDataset(FairseqDataset):
@@ -180,13 +160,3 @@ class ElectraDataset(FairseqDataset):
             eos=dictionary.eos(),
             pad=dictionary.pad(),
         )
-
-
-def _map_file(path: Path, dtype: Any) -> NDArray[np.integer]:
-    with path.open("rb") as stream:
-        if path.stat().st_size == 0:
-            return np.empty(0, dtype=dtype)
-        mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-    if hasattr(mapped, "madvise"):
-        mapped.madvise(mmap.MADV_WILLNEED)  # examples are read in random order: let the system read ahead
-    return np.frombuffer(mapped, dtype=dtype)

@@ -16,8 +16,9 @@ from fairseq.tasks import register_task
 from fairseq.tasks.masked_lm import MaskedLMTask
 from omegaconf import II, MISSING
 
+from ..data.indexed import parts_of
 from ..data.masking import Masking
-from ..data.pretraining import ElectraDataset, open_texts
+from ..data.pretraining import BinarizedText, ElectraDataset
 from ..data.segments import SHORTEST, concatenate, cut_examples
 from ..data.tokenizer import vocabulary_of
 from ..errors import TrueNegError, one_line_errors
@@ -91,7 +92,8 @@ class ElectraPretrainingTask(MaskedLMTask):
         shards = utils.split_paths(self.cfg.data)
         prefix = str(Path(shards[(epoch - 1) % len(shards)]) / split)
         with one_line_errors():
-            texts = open_texts(prefix, self.dictionary, combine)
+            found = list(parts_of(Path(prefix)))
+            texts = [BinarizedText(part) for part in (found if combine else found[:1])]
             if not texts:
                 raise FileNotFoundError(f"{prefix}.idx: no such file; expected the split {split}, binarized")
             parts, stored = [], 0
