@@ -32,7 +32,7 @@ from support.glue_files import write_model
 from support.squad_examples import TOKENS, one_line, prepare, write_data
 
 from truneg_fairseq.commands.main import main
-from truneg_fairseq.finetuning.options import FinetuneOptions
+from truneg_fairseq.finetuning import FinetuneOptions
 from truneg_fairseq.finetuning.run import check, load_finetuned
 from truneg_fairseq.finetuning.squad import Squad
 from truneg_fairseq.finetuning.squad_features import SquadFeatures

@@ -18,25 +18,23 @@ from support.glue_files import write_model
 from support.squad_examples import write_squad
 
 from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.experiments import evaluation
 from truneg_fairseq.experiments.evaluation import _finetuned, _finetuning_options, attack
 from truneg_fairseq.experiments.settings import Attack, Finetuning
-from truneg_fairseq.finetuning import run as runs
-from truneg_fairseq.launch.training import Hardware
 from truneg_fairseq.results.result import read_results
 
 CALLS = """
 import sys
 from functools import partial
 from pathlib import Path
-from truneg_fairseq.launch.process import call_logged, end_with_command, read_tail, run_logged
-from truneg_fairseq.results.result import read_results
+from truneg_fairseq.finetuning.task import read_info
+from truneg_fairseq.launch.process import call_logged, read_tail, run_logged
 folder = Path(sys.argv[1])
 names = {"log": folder / "log", "poll": lambda: None}
-assert call_logged([partial(read_results, [folder / "none"])], device="7", **names) == 1
+assert call_logged([partial(read_info, folder=folder / "none")], device="7", **names) == 1
 shell = ["sh", "-c", "echo $CUDA_VISIBLE_DEVICES"]
-gpu = partial(run_logged, shell, folder=folder, log=folder / "gpu", poll=end_with_command)
-assert call_logged([gpu], device="7", **names) == 0
-call_logged([partial(read_tail, folder / "fifo", 1)], device=None, **names)
+assert run_logged(shell, folder=folder, device="7", **names | {"log": folder / "gpu"}) == 0
+call_logged([partial(read_tail, path=folder / "fifo", size=1)], device=None, **names)
 """
 
 
@@ -55,7 +53,7 @@ def test_an_evaluation_is_logged_and_ends_with_the_command_that_was_killed(tmp_p
             assert time.monotonic() < deadline
             time.sleep(0.05)
     lines = (tmp_path / "log").read_text().splitlines()
-    assert lines[1].startswith(f"truneg_fairseq: error: {tmp_path}/none: no such file")
+    assert lines[1].startswith(f"truneg_fairseq: error: {tmp_path}/none/info.json: no such file")
     assert (tmp_path / "gpu").read_text() == "7\n"
 
 
@@ -73,9 +71,10 @@ def test_an_attack_is_answered_and_scored(tmp_path, monkeypatch):
         asked.append(options)
         options.output.write_text(json.dumps({"q": first["answers"][0]["text"], "q-turk": "no"}))
 
-    monkeypatch.setattr(runs, "predict", answer)
+    monkeypatch.setattr(evaluation, "predict", answer)
     results = tmp_path / "results.jsonl"
-    attack(Attack(data=data), "AddOne", tmp_path / "last.pt", model="hc", seed=3, output=results, cpu=True)
+    named = {"model": "hc", "seed": 3, "output": results, "cpu": True}
+    attack(attacked=Attack(data=data), name="AddOne", trained=tmp_path / "last.pt", **named)
     (options,) = asked
     assert (options.checkpoint, options.file, options.cpu) == (tmp_path / "last.pt", data, True)
     (found,) = read_results([results])
@@ -97,7 +96,7 @@ def is_running(process: Path) -> bool:
     ],
 )
 def test_wrong_options_of_a_fine_tuning_are_named(options, line, tmp_path):
-    run = SimpleNamespace(arm="hc", model_path=tmp_path / "model.pt", hardware=Hardware(cpu=True))
+    run = SimpleNamespace(arm="hc", model_path=tmp_path / "model.pt", cpu=True)
     own = {"output": tmp_path, "tasks": ["RTE"], "seeds": [1]}
     asked = Finetuning(prepared=tmp_path, tasks=["RTE"], options={"epochs": 2, "weight-decay": None})
     assert _finetuning_options("glue", asked, run, dict(own)).epochs == 2
@@ -111,15 +110,15 @@ def test_squad_is_fine_tuned_attacked_and_tidied(tmp_path):
     data = squad_examples.write_data(tmp_path / "bin")
     prepared = squad_examples.prepare(tmp_path / "squad", data, 8, 4).parent
     model = write_model(tmp_path, data, max_position_embeddings=24)
-    run = SimpleNamespace(arm="hc", seed=4, name="hc seed 4", model_path=model, hardware=Hardware(cpu=True))
+    run = SimpleNamespace(arm="hc", seed=4, name="hc seed 4", model_path=model, cpu=True)
     attacked = tmp_path / "attacked.json"  # what stands behind a "-" is the name of a variant
     attacked.write_text((tmp_path / "squad/valid.json").read_text().replace("valid-", "valid_").replace("-0", ""))
     options, attacks = {"epochs": 1, "batch-size": 8}, {"AddOne": Attack(data=attacked)}
     asked = Finetuning(prepared=prepared, tasks=["SQuAD"], seeds=1, options=options, attacks=attacks)
-    (evaluation,) = _finetuned("squad", asked, run, tmp_path / "out")
-    for step in evaluation.steps:
-        step()
+    (found,) = _finetuned("squad", asked, run, tmp_path / "out")
+    for call in found.calls:
+        call()
     assert list((tmp_path / "out").rglob("model.pt"))
-    evaluation.tidy()
+    found.tidy()
     assert not list((tmp_path / "out").rglob("*.pt"))
-    assert {found.key for found in evaluation.results()} == {("hc", "SQuAD", 4), ("hc", "AddOne", 4)}
+    assert {each.key for each in found.results()} == {("hc", "SQuAD", 4), ("hc", "AddOne", 4)}

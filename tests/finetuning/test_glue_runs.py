@@ -21,9 +21,9 @@ import truneg_fairseq
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.convert.to_hf import to_hf
 from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.finetuning import FinetuneOptions
 from truneg_fairseq.finetuning.glue import Glue
 from truneg_fairseq.finetuning.glue_files import TASKS, read_split
-from truneg_fairseq.finetuning.options import FinetuneOptions
 from truneg_fairseq.finetuning.run import check, load_finetuned
 from truneg_fairseq.launch import training
 from truneg_fairseq.launch.training import write_settings
@@ -330,7 +330,7 @@ def no_training(monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--tasks", "RTE", "SST-2"), r"SST-2: no such folder; expected SST-2 prepared by 'truneg data prepare'"),
+        (("--tasks", "RTE", "SST-2"), r"SST-2/info.json: no such file; expected a task's folder, made by 'truneg"),
         (("--tasks", "WNLI"), r"--tasks WNLI: expected one of CoLA, .*, SQuAD; WNLI and the diagnostics"),
         (("--tasks", "RTE", "--max-length", 25), r"--max-length 25: expected at most the model's 24 positions"),
         (("--tasks", "RTE", "--precision", "fp16"), r"--precision fp16: found --cpu; expected a GPU; use bf16 or fp32"),

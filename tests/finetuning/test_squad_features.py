@@ -17,7 +17,7 @@ from support.glue_files import save_data
 
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.data.tokenizer import BERT_SPECIALS, PretrainedVocabulary, read_vocabulary, wordpiece_tokenizer
-from truneg_fairseq.finetuning.options import WindowOptions
+from truneg_fairseq.finetuning import WindowOptions
 from truneg_fairseq.finetuning.squad import build_features, close_gaps, window_bounds
 from truneg_fairseq.finetuning.squad_features import SquadFeatures, best_windows
 from truneg_fairseq.finetuning.squad_files import Answer, Question, SquadData, read_squad

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from truneg_fairseq.experiments import evaluation
 from truneg_fairseq.files import replacing_text
 from truneg_fairseq.launch import training as runs
 from truneg_fairseq.launch.process import PRECISIONS
-from truneg_fairseq.launch.training import Diverged, Hardware, TrainingRun
+from truneg_fairseq.launch.training import Diverged, TrainingRun
 from truneg_fairseq.trainer.stopping import EXIT_DIVERGED, EXIT_STOPPED
 
 KILLED = -9
@@ -52,7 +53,7 @@ def play(monkeypatch: pytest.MonkeyPatch, printed: str, code: int, *files: str) 
 
 
 def tiny(folder: Path, lr: float = 1e-3, precision: str = "fp32") -> Tiny:
-    return Tiny(seed=1, folder=folder, hardware=Hardware(precision=precision), lr=lr)
+    return Tiny(seed=1, folder=folder, precision=precision, lr=lr)
 
 
 def train(folder: Path, lr: float = 1e-3) -> None:
@@ -127,18 +128,23 @@ def test_the_command_has_the_precision(tmp_path):
     assert commands["bf16"].partition(" data ")[2] == commands["fp32"].partition(" data ")[2]
 
 
+def evaluate(one: evaluation.Evaluation) -> None:
+    run = SimpleNamespace(experiment=SimpleNamespace(data=Path()), cpu=True)
+    evaluation.evaluate_together([one], run, Path(), lambda: None, None)
+
+
 def test_checkpoints_are_kept_until_their_evaluation_is_recorded(tmp_path, monkeypatch):
     """Without them a kill in between would have it trained again."""
-    names = {"model": tmp_path / "model.pt", "folder": tmp_path / "squad", "removed": ["checkpoint*.pt"]}
+    names = {"model": tmp_path / "model.pt", "folder": tmp_path / "squad", "removed": "checkpoint*.pt"}
     names["model"].touch()
-    found = evaluation.Evaluation(name="SQuAD", settings={}, steps=[list], results=list, **names)
+    found = evaluation.Evaluation(name="SQuAD", settings={}, calls=[list], results=list, **names)
     play(monkeypatch, "", 0, "checkpoint_last.pt")
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr(evaluation, "replacing_text", interrupt_at_the_record)
-        found.run(lambda: None, None)
+        evaluate(found)
     assert (tmp_path / "squad/checkpoint_last.pt").exists()
     assert not found.done
-    found.run(lambda: None, None)
+    evaluate(found)
     assert not (tmp_path / "squad/checkpoint_last.pt").exists()
     assert found.done
 
@@ -146,15 +152,15 @@ def test_checkpoints_are_kept_until_their_evaluation_is_recorded(tmp_path, monke
 def test_an_interrupted_evaluation_begins_anew_with_another_model(tmp_path, monkeypatch):
     names = {"model": tmp_path / "model.pt", "folder": tmp_path / "lexsub"}
     names["model"].write_text("one")
-    found = evaluation.Evaluation(name="lexsub", settings={}, steps=[list], results=list, **names)
+    found = evaluation.Evaluation(name="lexsub", settings={}, calls=[list], results=list, **names)
     play(monkeypatch, "", 1, "results.jsonl")
     with pytest.raises(TrueNegError, match="lexsub: failed"):
-        found.run(lambda: None, None)
+        evaluate(found)
     play(monkeypatch, "", 0)
-    found.run(lambda: None, None)
+    evaluate(found)
     assert (tmp_path / "lexsub/results.jsonl").exists(), "of the same model it goes on"
     names["model"].write_text("another")
-    found.run(lambda: None, None)
+    evaluate(found)
     assert not (tmp_path / "lexsub/results.jsonl").exists()
 
 
@@ -167,11 +173,11 @@ def interrupt_at_the_record(path: Path) -> object:
 def test_an_earlier_error_does_not_explain_a_killed_evaluation(tmp_path, monkeypatch):
     model = tmp_path / "model.pt"
     model.touch()
-    found = evaluation.Evaluation(name="lexsub", model=model, folder=tmp_path, settings={}, steps=[list], results=list)
+    found = evaluation.Evaluation(name="lexsub", model=model, folder=tmp_path, settings={}, calls=[list], results=list)
     for printed, code, told in (
         ("truneg_fairseq: error: no such file\n", 1, r"\(no such file\)"),
         ("", KILLED, r"\(exit code -9\)"),
     ):
         play(monkeypatch, printed, code)
         with pytest.raises(TrueNegError, match=rf"lexsub: failed {told}"):
-            found.run(lambda: None, None)
+            evaluate(found)

@@ -6,7 +6,7 @@ from ..corpora.extract import ExtractOptions
 from ..corpus_counts import CountOptions
 from ..data.binarize import BinarizeOptions
 from ..data.train_wordpiece import TrainWordpieceOptions
-from ..finetuning.options import PrepareOptions
+from ..finetuning import PrepareOptions
 
 
 def text(options: ExtractOptions) -> None:

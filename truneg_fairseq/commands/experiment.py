@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from ..errors import TrueNegError, require
-from ..experiments.settings import ExperimentOptions
+from ..experiments import ExperimentOptions
 from ..files import replacing_text
 from ..vocabulary import read_symbols
 

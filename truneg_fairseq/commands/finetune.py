@@ -6,7 +6,7 @@ import json
 import sys
 
 from ..errors import TrueNegError
-from ..finetuning.options import FinetuneOptions, PredictOptions, ScoreOptions
+from ..finetuning import FinetuneOptions, PredictOptions, ScoreOptions
 
 
 def finetune(options: FinetuneOptions) -> None:

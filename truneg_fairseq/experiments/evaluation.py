@@ -8,26 +8,29 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import structs
 
 from ..errors import TrueNegError
 from ..evaluation.models import OpeningOptions
-from ..evaluation.yardstick import Task
+from ..evaluation.yardstick import Task, evaluate
 from ..files import convert, read_json, replacing_text
-from ..finetuning.options import FinetuneOptions, PredictOptions
-from ..launch.process import call_logged, failure, size_of
+from ..finetuning import FinetuneOptions, PredictOptions
+from ..finetuning.run import finetune_all, predict
+from ..launch.process import Call, call_logged, failure, size_of
 from ..launch.training import MODEL_NAME, RESULTS_NAME
 from ..options import check
 from ..results.result import BITS, DISCRIMINATOR, GENERATED, GENERATOR, HELD_OUT, NamedModel, Result, read_results
+from ..robustness.attack import measure_files
 from ..trainer.folder import METRICS_NAME, read_series
-from .settings import Attack, Finetuning, with_dashes
-from .training import Pretraining, fingerprint, kept_options
+from .settings import Attack, Finetuning, kept_options, with_dashes
+from .training import Pretraining, fingerprint
 
 MEASURED_NAME, LOG_NAME = "measured.jsonl", "evaluation.log"
 _RECORD_NAME = "evaluated.json"
@@ -42,9 +45,6 @@ _VALIDATED = {
     "generation": {GENERATED: {BITS: "nll_loss"}},
 }
 """What a training logs when it validates at its end, by the tasks and names of results."""
-"""What a training logs when it validates at its end, by the tasks and names of results."""
-
-Step = Callable[[], None]
 
 
 class Asked(NamedTuple):
@@ -65,21 +65,16 @@ class Evaluation:
     folder: Path  # of its files
     settings: dict[str, Any]  # what determines its results; with other ones it is done again
     results: Callable[[], list[Result]]  # of the files that it leaves
-    steps: Sequence[Step] = ()  # called one after the other in a process of their own
-    asked: Asked | None = None  # in place of steps: a yardstick, measured together with the model's others
+    calls: Sequence[Call] = ()  # one after the other in a process of their own
+    asked: Asked | None = None  # in place of calls: a yardstick, measured together with the model's others
     late: bool = False  # takes as long as a training, and waits until all models are trained
-    removed: Sequence[str] = ()  # patterns of files that nobody needs in the end
+    removed: str = ""  # pattern of files that nobody needs in the end
 
     @property
     def done(self) -> bool:
         """Whether its results are there, of this model and these settings."""
-        record = self._record
+        record = self._read()
         return "wall_seconds" in record and all(record.get(name) == value for name, value in self._wanted.items())
-
-    @property
-    def wall_seconds(self) -> float:
-        """Of its steps, the last time that they were done."""
-        return float(self._record["wall_seconds"])
 
     @property
     def record(self) -> Path:
@@ -90,57 +85,49 @@ class Evaluation:
     def _wanted(self) -> dict[str, Any]:
         return {"model": fingerprint(self.model), "settings": self.settings}
 
-    @property
-    def _record(self) -> dict[str, Any]:
+    def _read(self) -> dict[str, Any]:
         expected = "an evaluation's record; remove it to evaluate again"
         return read_json(self.record, dict[str, Any], expected=expected) if self.record.exists() else {}
 
-    def run(self, poll: Callable[[], None], device: str | None) -> None:
-        """Does its steps; ``poll`` and ``device`` as for :func:`.call_logged`."""
-        self._begin()
-        log = self.folder / LOG_NAME
-        self._end(_call(self.steps, self.name, log, poll, device) if self.steps else 0.0)
-
-    def _begin(self) -> None:
-        if self._record.get("model") not in (None, fingerprint(self.model)):  # it was trained again
+    def begin(self) -> None:
+        """Makes its folder anew if the model was trained again, and notes what is evaluated there."""
+        if self._read().get("model") not in (None, fingerprint(self.model)):
             shutil.rmtree(self.folder)
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._write(self._wanted)
+        self.note()
 
-    def _end(self, seconds: float) -> None:
-        self._write({**self._wanted, "wall_seconds": seconds})
-        self.tidy()
-
-    def _write(self, record: Mapping[str, Any]) -> None:
+    def note(self, **seconds: float) -> None:
+        """Writes the record, with ``wall_seconds`` once it is done."""
         with replacing_text(self.record) as stream:
-            json.dump(record, stream, indent=1)
+            json.dump({**self._wanted, **seconds}, stream, indent=1)
 
     def tidy(self) -> None:
         """Removes what nobody needs any more; only once it is done, or a kill would have it trained again."""
-        for pattern in self.removed:
-            for path in self.folder.glob(pattern):
-                path.unlink()
+        for path in self.folder.glob(self.removed) if self.removed else ():
+            path.unlink()
 
 
-def run_together(
+def evaluate_together(
     evaluations: Sequence[Evaluation], run: Pretraining, folder: Path, poll: Callable[[], None], device: str | None
-) -> None:
-    """Measures a model on all these yardsticks in one process, whose log is in the folder of the arm and seed."""
-    for each in evaluations:
-        each._begin()
-    options = OpeningOptions(data=run.experiment.data.resolve(), cpu=run.hardware.cpu)
-    work = partial(measure, [each.asked for each in evaluations if each.asked], options)
-    seconds = _call([work], "; ".join(each.name for each in evaluations), folder / LOG_NAME, poll, device)
-    for each in evaluations:
-        each._end(seconds)
+) -> str:
+    """Evaluates a model in one process: all of its yardsticks, or one evaluation's calls. Says what was done.
 
-
-def _call(work: Sequence[Step], name: str, log: Path, poll: Callable[[], None], device: str | None) -> float:
-    """The seconds of steps in a process of their own."""
-    started, start = time.monotonic(), size_of(log)
-    if code := call_logged(work, log=log, poll=poll, device=device):
+    The log is in the evaluation's folder; that of yardsticks in the folder of the arm and seed.
+    """
+    asked = [each.asked for each in evaluations if each.asked]
+    options = OpeningOptions(data=run.experiment.data.resolve(), cpu=run.cpu)
+    calls = [partial(measure, asked=asked, options=options)] if asked else evaluations[0].calls
+    log = (folder if asked else evaluations[0].folder) / LOG_NAME
+    name, started, start = "; ".join(each.name for each in evaluations), time.monotonic(), size_of(log)
+    for each in evaluations:
+        each.begin()
+    if calls and (code := call_logged(calls, log=log, poll=poll, device=device)):
         raise TrueNegError(f"{name}: failed ({failure(log, code, start)}); its log is {log}")
-    return round(time.monotonic() - started, 1)
+    seconds = round(time.monotonic() - started, 1)
+    for each in evaluations:
+        each.note(wall_seconds=seconds)
+        each.tidy()
+    return f"{name}: done in {seconds:.0f} s"
 
 
 def evaluations_of(run: Pretraining, folder: Path) -> list[Evaluation]:
@@ -157,9 +144,8 @@ def evaluations_of(run: Pretraining, folder: Path) -> list[Evaluation]:
 def _measured(task: Task, run: Pretraining, folder: Path) -> Evaluation:
     """What a yardstick measures of one model."""
     is_held_out, path, earlier = task.name == "held-out", (folder / task.name / RESULTS_NAME).resolve(), []
-    settings: dict[str, Any] = {}
-    for name in ("mask_seed", "batch_size", "limit"):
-        settings |= {name: getattr(task, name)} if getattr(task, name) is not None else {}
+    options = {name: getattr(task, name) for name in ("mask_seed", "batch_size", "limit")}
+    settings: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if task.synonym_table is not None:
         settings["synonym_table"] = fingerprint(task.synonym_table)
     for file in task.paths:
@@ -199,11 +185,20 @@ def _over_training(found: Sequence[Result], run: Pretraining) -> list[Result]:
 
 
 def _validated(name: str, split: str, run: Pretraining) -> Evaluation:
-    """No step: the training has validated at its end."""
+    """No call: the training has validated at its end. All but the loss, in bits, becomes a fraction."""
 
     def results() -> list[Result]:
-        logged = {task: _logged(split, run, metrics) for task, metrics in _VALIDATED[name].items()}
-        return [Result(model=run.arm, task=task, seed=run.seed, metrics=found) for task, found in logged.items()]
+        series, updates, found = read_series(run.folder), run.experiment.updates, []
+        for task, logged in _VALIDATED[name].items():
+            if any(updates not in series.get((split, each), {}) for each in logged.values()):
+                raise TrueNegError(
+                    f"{run.folder / METRICS_NAME}: has no validation on {split} after update {updates}; was it "
+                    f"interrupted? Remove {run.folder} to train again"
+                )
+            last = {metric: series[split, each][updates] for metric, each in logged.items()}
+            metrics = {metric: value if metric == BITS else value / 100 for metric, value in last.items()}
+            found.append(Result(model=run.arm, task=task, seed=run.seed, metrics=metrics))
+        return found
 
     return Evaluation(
         name=f"{name}, {run.name}",
@@ -214,47 +209,35 @@ def _validated(name: str, split: str, run: Pretraining) -> Evaluation:
     )
 
 
-def _logged(split: str, run: Pretraining, metrics: Mapping[str, str]) -> dict[str, float]:
-    """What was logged at the end, by the names that are wanted; all but the loss, in bits, as fractions."""
-    path, updates = run.folder / METRICS_NAME, run.experiment.updates
-    series = read_series(run.folder)
-    if any(updates not in series.get((split, logged), {}) for logged in metrics.values()):
-        raise TrueNegError(
-            f"{path}: has no validation on {split} after update {updates}; was it interrupted? Remove {run.folder} to "
-            "train again"
-        )
-    found = {name: series[split, logged][updates] for name, logged in metrics.items()}
-    return {name: value if name == BITS else value / 100 for name, value in found.items()}
-
-
 def _finetuned(name: str, asked: Finetuning, run: Pretraining, folder: Path) -> Iterator[Evaluation]:
     """An evaluation for each task, or with attacks for each task and seed; the last one has the results of all."""
     seeds, settings = range(1, asked.seeds + 1), kept_options(with_dashes(asked.options))
     for attack_name, each in asked.attacks.items():
-        files = {"data": each.data, "original": each.original, "pairs": each.pairs}
-        settings |= {f"{attack_name}, {part}": fingerprint(path) for part, path in files.items() if path is not None}
+        files = structs.asdict(each).items()
+        settings |= {f"{attack_name}, {part}": fingerprint(path) for part, path in files if path is not None}
+    written = [RESULTS_NAME, *(f"{attack_name}.jsonl" for attack_name in asked.attacks)]
     for task in asked.tasks:
         groups = [[seed] for seed in seeds] if asked.attacks else [list(seeds)]
         places = [(folder / name / (f"{task}-{group[0]}" if asked.attacks else task)).resolve() for group in groups]
-        written = [RESULTS_NAME, *(f"{attack_name}.jsonl" for attack_name in asked.attacks)]
-        all_files = [place / each for place in places for each in written]
         for place, group in zip(places, groups, strict=True):
-            own = {"output": place, "tasks": [task], "seeds": group, "keep_models": bool(asked.attacks)}
             tuned = place / "runs" / run.arm / f"{task}-{group[0]}" / MODEL_NAME
-            named: dict[str, Any] = {"model": run.arm, "seed": group[0], "cpu": run.hardware.cpu}
+            named: dict[str, Any] = {"trained": tuned, "model": run.arm, "seed": group[0], "cpu": run.cpu}
             attacks = [
-                partial(attack, each, attack_name, tuned, output=place / f"{attack_name}.jsonl", **named)
+                partial(attack, attacked=each, name=attack_name, output=place / f"{attack_name}.jsonl", **named)
                 for attack_name, each in asked.attacks.items()
             ]
+            options = _finetuning_options(name, asked, run, {"output": place, "tasks": [task], "seeds": group})
             yield Evaluation(
                 name=f"{task}{f' {group[0]}' if asked.attacks else ''}, {run.name}",
                 model=run.model_path,
                 folder=place,
                 settings={"data": fingerprint(asked.prepared / task / "info.json"), **settings, "seeds": group},
-                steps=[partial(finetune, _finetuning_options(name, asked, run, own)), *attacks],
-                results=_mean_of(all_files if place == places[-1] else [], run, asked.seeds),
+                calls=[partial(finetune_all, options=options), *attacks],
+                results=_mean_of([each / file for each in places for file in written], run, asked.seeds)
+                if place == places[-1]
+                else list,
                 late=True,
-                removed=[str(tuned.relative_to(place))] if asked.attacks else [],
+                removed=str(tuned.relative_to(place)) if asked.attacks else "",
             )
 
 
@@ -262,13 +245,9 @@ def _finetuning_options(name: str, asked: Finetuning, run: Pretraining, own: dic
     """The options of a fine-tuning: those of the file, which are checked, and the experiment's own."""
     where = f"evaluations.finetune.{name}.options"
     named = {option.replace("-", "_"): value for option, value in asked.options.items() if value is not None}
-    own |= {
-        "models": [f"{run.arm}={run.model_path.resolve()}"],
-        "prepared": asked.prepared.resolve(),
-        "cpu": run.hardware.cpu,
-    }
-    words = {option: str(value) if isinstance(value, Path) else value for option, value in own.items()}
-    options = convert({**named, **words}, where, FinetuneOptions, expected="options of the fine-tuning")
+    own = own | {"output": str(own["output"]), "prepared": str(asked.prepared.resolve())}
+    own |= {"models": [f"{run.arm}={run.model_path.resolve()}"], "cpu": run.cpu, "keep_models": bool(asked.attacks)}
+    options = convert({**named, **own}, where, FinetuneOptions, expected="options of the fine-tuning")
     check(options, flags=lambda option: f"{where}: {option}")
     return options
 
@@ -306,10 +285,8 @@ def _mean(found: Sequence[Result], run: Pretraining) -> Result:
 # --- In the process of an evaluation ---
 
 
-def measure(asked: Sequence[Asked], options: OpeningOptions) -> None:
+def measure(asked: list[Asked], options: OpeningOptions) -> None:
     """Measures one model on yardsticks, its checkpoint read once, and writes the lines of results."""
-    from ..evaluation.yardstick import evaluate
-
     last = list(evaluate([asked[0].model], [each.task for each in asked], options))
     for each, measured in zip(asked, last, strict=True):
         early = list(evaluate(each.earlier, [each.task], options)) if each.earlier else []
@@ -317,17 +294,8 @@ def measure(asked: Sequence[Asked], options: OpeningOptions) -> None:
             stream.writelines(result.line for one in (*early, measured) for result in one.results())
 
 
-def finetune(options: FinetuneOptions) -> None:
-    from ..finetuning.run import finetune_all
-
-    finetune_all(options)
-
-
-def attack(attacked: Attack, name: str, trained: Path, *, output: Path, model: str, seed: int, cpu: bool) -> None:
+def attack(*, attacked: Attack, name: str, trained: Path, output: Path, model: str, seed: int, cpu: bool) -> None:
     """Answers the questions of an attack with a fine-tuned model, and writes the scores beside the answers."""
-    from ..finetuning.run import predict
-    from ..robustness.attack import measure_files
-
     answers, original = output.with_name(f"{name}.json"), output.with_name(f"{name}-original.json")
     for data, written in ((attacked.data, answers), (attacked.original, original)):
         if data is not None:

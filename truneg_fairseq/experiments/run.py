@@ -8,13 +8,14 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 from .. import register
 from ..errors import TrueNegError
 from ..files import replacing_text
 from ..launch.jobs import Job, devices_of, run_jobs
 from ..launch.slurm import SLURM, call_in_job
-from ..launch.training import RESULTS_NAME, Hardware, changed_setting, check_precision, hold_lock
+from ..launch.training import RESULTS_NAME, changed_setting, check_precision, hold_lock
 from ..models.checkpoints import quiet_fairseq
 from ..report.page import report_page
 from ..report.run import find_runs
@@ -22,8 +23,9 @@ from ..results.comparison import Comparison
 from ..results.result import Result
 from ..results.tables import markdown, notes, tables, terminal, verdict, wrapped
 from ..workers import Progress
-from .evaluation import Evaluation, evaluations_of, run_together
-from .settings import Experiment, ExperimentOptions
+from . import ExperimentOptions
+from .evaluation import Evaluation, evaluate_together, evaluations_of
+from .settings import Experiment
 from .training import Pretraining, check_start
 
 TABLES_NAME, PAGE_NAME = "comparison.md", "report.html"
@@ -74,7 +76,7 @@ class Run:
             job.progress(steps - len(waiting) - (not late and not self.training.model_path.exists()))
 
         call_in_job(
-            partial(_execute, Run(self.training, self.folder), late=late),
+            partial(execute_alone, run=Run(self.training, self.folder), late=late),
             name=f"{self.name} fine-tuned" if late else self.name,
             folder=self.folder / (f"{SLURM}-late" if late else SLURM),
             options=options,
@@ -92,15 +94,13 @@ class Run:
             self.training.finish(lambda updates: job.progress(0), job.device)
             done = 1
             _say(f"{self.name}: trained in {self.training.used['wall_seconds']:.0f} s")
-        device = "" if self.training.hardware.cpu else job.device
+        device = "" if self.training.cpu else job.device
         missing = self.missing(late=late)
-        if together := [each for each in missing if each.asked]:
-            run_together(together, self.training, self.folder, lambda: job.progress(done), device)
-            done += len(together)
-            _say(f"{'; '.join(each.name for each in together)}: done in {together[0].wall_seconds:.0f} s")
-        for number, evaluation in enumerate((each for each in missing if not each.asked), start=done):
-            evaluation.run(lambda number=number: job.progress(number), device)  # type: ignore[misc]
-            _say(f"{evaluation.name}: done in {evaluation.wall_seconds:.0f} s")
+        together = [each for each in missing if each.asked]
+        for group in [together] * bool(together) + [[each] for each in missing if not each.asked]:
+            said = evaluate_together(group, self.training, self.folder, partial(job.progress, done), device)
+            done += len(group)
+            _say(said)
 
     def results(self, lost: list[str]) -> list[Result]:
         """The results of the evaluations that are done; ``lost`` gets a line for each that cannot be read."""
@@ -109,7 +109,7 @@ class Run:
             try:
                 found += evaluation.results() if evaluation.done else ()
             except TrueNegError as error:
-                measured = evaluation.steps or evaluation.asked
+                measured = evaluation.calls or evaluation.asked
                 again = f"; remove {evaluation.record} to evaluate again" if measured else ""
                 lost.append(f"{evaluation.name}: {error}{again}")
         return found
@@ -135,12 +135,11 @@ class Runner:
     def _runs(self) -> Iterator[Run]:
         """All arms with the first seed, then with the next ...: whatever is done first can be compared."""
         experiment, options = self._experiment, self._options
-        hardware = Hardware(precision=experiment.precision, cpu=options.cpu)
+        common: dict[str, Any] = {"experiment": experiment, "precision": experiment.precision, "cpu": options.cpu}
         named = [(seed, arm) for arm in experiment.arms for seed in experiment.seeds_of(arm)]
         for seed, arm in sorted(named, key=lambda each: each[0]):
             place = options.output / "runs" / arm / f"seed-{seed}"
-            training = Pretraining(seed=seed, folder=place / "train", hardware=hardware, experiment=experiment, arm=arm)
-            yield Run(training, place)
+            yield Run(Pretraining(seed=seed, arm=arm, folder=place / "train", **common), place)
 
     def table(self) -> list[str]:
         """A line for each run: what is done of it."""
@@ -223,11 +222,11 @@ class Runner:
         return lost
 
 
-def _execute(run: Run, *, late: bool) -> None:
+def execute_alone(*, run: Run, late: bool) -> None:
     """In a job of its own."""
     register()
     quiet_fairseq()
-    check_precision(run.training.hardware.precision, cpu=run.training.hardware.cpu)
+    check_precision(run.training.precision, cpu=run.training.cpu)
     run.execute(Job(None, lambda done: None, nullcontext()), late=late)
 
 

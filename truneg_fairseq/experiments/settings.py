@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct, structs
+from omegaconf import OmegaConf
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
+from yaml import YAMLError
 
 from ..errors import TrueNegError
+from ..evaluation.yardstick import YARDSTICKS, Task
 from ..files import convert, read_bytes
-from ..launch.slurm import LaunchOptions
-from ..options import option
-
-if TYPE_CHECKING:
-    from ..evaluation.yardstick import Task
 
 Value = bool | int | float | str | list[int | float | str] | None
 """An option's value. true: the bare flag. false or null: no flag, even if `training` sets it."""
@@ -45,30 +44,6 @@ _RUNS_CODE = frozenset("user-dir post-save-script plasma-path use-plasma-view wa
 _OWN_OF_FINETUNING = frozenset("models prepared output tasks seeds cpu launcher slurm keep-models".split())
 
 _FILE_OPTIONS = ("corpus-counts", "hc-acceptance-model", "teacher")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExperimentOptions(LaunchOptions):
-    file: Path | None = option(
-        None, "the experiment; see docs/start/experiments.md", metavar="FILE.yaml", positional=True
-    )
-    init: Path | None = option(
-        None,
-        "only write FILE.yaml for --data and --model (plain masked LM, label smoothing and soft targets, three seeds) "
-        "with what it needs",
-        metavar="FILE.yaml",
-    )
-    data: Path | None = option(None, "for --init: binarized data with validation text", metavar="DATA-BIN")
-    model: str | None = option(
-        None, "for --init: a fairseq checkpoint, a folder of Hugging Face's, or hub:NAME", metavar="MODEL"
-    )
-    set: list[str] = option(
-        default_factory=list, help="in place of the file's values, such as paths.data=DATA-BIN", metavar="NAME=VALUE"
-    )
-    output: Path = option(Path("experiment"), "folder of the runs and results", metavar="DIR")
-    jobs: int = option(1, "trainings at a time; they share the GPUs in turn", ge=1)
-    only: list[str] = option(default_factory=list, help="this time only these arms", metavar="ARM")
-    cpu: bool = option(False, "use the CPU only")
 
 
 class Model(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -119,7 +94,7 @@ class Finetuning(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Evaluations(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is measured of every trained model."""
 
-    tasks: dict[str, Any] = {}  # each a Task, by the names of ``truneg evaluate --task``
+    tasks: dict[str, Task] = {}  # by the names of ``truneg evaluate --task``
     every: _Count | None = None  # held-out text also after each so many updates (Table 2); None for the end alone
     electra: Validation | None = None
     generation: Validation | None = None
@@ -155,16 +130,15 @@ class Experiment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def options_of(self, arm: str) -> Options:
         """fairseq-train's options of an arm, by their flags' names with dashes; files with their whole paths."""
-        options = self._options_of(arm)
-        return options | {name: str(path.resolve()) for name, path in self.files_of(arm).items()}
+        options: Options = {}
+        for part in (self.training, self.model.options, self.arms[arm].options):
+            options |= with_dashes(part)
+        return options | {name: str(Path(str(options[name])).resolve()) for name in _FILE_OPTIONS if options.get(name)}
 
     def files_of(self, arm: str) -> dict[str, Path]:
         """The files that an arm's options name, by the options."""
-        options = self._options_of(arm)
+        options = self.options_of(arm)
         return {name: Path(str(options[name])) for name in _FILE_OPTIONS if options.get(name)}
-
-    def _options_of(self, arm: str) -> Options:
-        return with_dashes(self.training) | with_dashes(self.model.options) | with_dashes(self.arms[arm].options)
 
 
 def with_dashes(options: Options) -> Options:
@@ -172,15 +146,18 @@ def with_dashes(options: Options) -> Options:
     return {name.replace("_", "-"): value for name, value in options.items()}
 
 
+def kept_options(options: Options) -> dict[str, str]:
+    """The options that a command line has, by their flags; "" for a bare flag."""
+    given = {name: value for name, value in options.items() if value is not None and value is not False}
+    return {
+        f"--{name}": ",".join(map(str, value)) if isinstance(value, list) else "" if value is True else str(value)
+        for name, value in given.items()
+    }
+
+
 def flags_of(options: Options) -> list[str]:
     """Options as a command line has them, each one word: a value is never read as another flag."""
-    given = {name: value for name, value in options.items() if value is not None and value is not False}
-    return [f"--{name}" if value is True else f"--{name}={text_of(value)}" for name, value in given.items()]
-
-
-def text_of(value: Value) -> str:
-    """An option's value as a command line has it."""
-    return ",".join(map(str, value)) if isinstance(value, list) else "" if value is True else str(value)
+    return [f"{flag}={value}" if value else flag for flag, value in kept_options(options).items()]
 
 
 def read_experiment(path: Path, overrides: Sequence[str] = (), only: Sequence[str] = ()) -> Experiment:
@@ -189,12 +166,6 @@ def read_experiment(path: Path, overrides: Sequence[str] = (), only: Sequence[st
     ``overrides`` take the place of values, as ``updates=10`` or ``paths.data=/data``. If ``only`` names arms, the files
     of the others need not be there yet.
     """
-    from omegaconf import OmegaConf
-    from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
-    from yaml import YAMLError
-
-    from ..evaluation.yardstick import YARDSTICKS
-
     text = read_bytes(path, expected=_EXPECTED)
     try:
         merged = OmegaConf.merge(OmegaConf.create(text.decode()), OmegaConf.from_dotlist(list(overrides)))
@@ -204,8 +175,6 @@ def read_experiment(path: Path, overrides: Sequence[str] = (), only: Sequence[st
     except (OmegaConfBaseException, YAMLError, UnicodeDecodeError, RecursionError) as error:
         told = " ".join(str(error).split())  # YAML's errors have lines
         raise TrueNegError(f"{path}: {told}; expected {_EXPECTED}, with --set NAME=VALUE for other values") from None
-    if not found:
-        raise TrueNegError(f"{path}: is empty; expected {_EXPECTED}")
     evaluations = found.pop("evaluations", None)
     asked = dict(evaluations) if isinstance(evaluations, dict) else {}
     tasks = {name: value for name in YARDSTICKS if (value := asked.pop(name, None)) is not None}
@@ -214,18 +183,14 @@ def read_experiment(path: Path, overrides: Sequence[str] = (), only: Sequence[st
     experiment = convert({**found, "evaluations": asked | {"every": every}}, str(path), Experiment, expected=_EXPECTED)
     named = {name: _task(path, name, value) for name, value in tasks.items()}
     experiment = structs.replace(experiment, evaluations=structs.replace(experiment.evaluations, tasks=named))
-    _check(path, experiment)
-    for arm in only:
-        if arm not in experiment.arms:
-            raise TrueNegError(f"--only {arm}: expected some of {', '.join(experiment.arms)}")
-    _check_files(path, structs.replace(experiment, arms={arm: experiment.arms[arm] for arm in only or experiment.arms}))
+    _check(path, experiment, only)
+    wanted = {arm: experiment.arms[arm] for arm in only or experiment.arms}
+    _check_files(path, structs.replace(experiment, arms=wanted))
     return experiment
 
 
 def _task(path: Path, name: str, asked: Any) -> Task:
     """A yardstick: FILE, a list of files, or ``files`` with options of ``truneg evaluate``."""
-    from ..evaluation.yardstick import Task
-
     options = with_dashes(asked) if isinstance(asked, dict) else {"files": asked}
     files = options.pop("files", "valid" if name == "held-out" else [])
     options = {option.replace("-", "_"): value for option, value in options.items()}
@@ -237,32 +202,21 @@ def _task(path: Path, name: str, asked: Any) -> Task:
     return replace(task, mask_seed=1) if name == "held-out" and task.mask_seed is None else task
 
 
-def _check(path: Path, experiment: Experiment) -> None:
-    evaluations = experiment.evaluations
+def _check(path: Path, experiment: Experiment, only: Sequence[str]) -> None:
     _check_options(path, experiment)
     if experiment.model.arch is None and experiment.model.checkpoint is None:
         raise TrueNegError(f"{path}: model: has neither arch nor checkpoint; expected one of them")
-    if experiment.control not in (None, *experiment.arms):
-        raise TrueNegError(f"{path}: control: is {experiment.control}; expected one of {', '.join(experiment.arms)}")
-    for name, part in evaluations.finetune.items():
-        for arm in part.arms or ():
-            if arm not in experiment.arms:
-                where = f"{path}: evaluations.finetune.{name}.arms"
-                raise TrueNegError(f"{where}: has {arm!r}; expected some of {', '.join(experiment.arms)}")
-    if "held-out" in evaluations.tasks and evaluations.generation:
-        raise TrueNegError(f"{path}: evaluations: has held-out, of masked LMs, and generation; expected one of them")
-    for arm in experiment.arms:
-        options = experiment.options_of(arm)
-        if evaluations.electra and options.get("criterion") != "electra":
+    named = [("--only", arm) for arm in only] + [(f"{path}: control:", arm) for arm in [experiment.control] if arm]
+    for name, part in experiment.evaluations.finetune.items():
+        named += [(f"{path}: evaluations.finetune.{name}.arms:", arm) for arm in part.arms or ()]
+    for where, arm in named:
+        if arm not in experiment.arms:
+            raise TrueNegError(f"{where} {arm}: expected some of {', '.join(experiment.arms)}")
+    for arm in experiment.arms if experiment.evaluations.electra else ():
+        if (criterion := experiment.options_of(arm).get("criterion")) != "electra":
             raise TrueNegError(
-                f"{path}: evaluations.electra: arm {arm} has the criterion {options.get('criterion')}; expected "
-                "electra (held-out measures a masked LM)"
-            )
-        saved = options.get("save-interval-updates", DEFAULTS["save-interval-updates"])
-        if evaluations.every and evaluations.every % min(int(str(saved)), evaluations.every):
-            raise TrueNegError(
-                f"{path}: evaluations.held-out.every: is {evaluations.every}; expected a multiple of the "
-                f"save-interval-updates of arm {arm}, {saved}"
+                f"{path}: evaluations.electra: arm {arm} has the criterion {criterion}; expected electra (held-out "
+                "measures a masked LM)"
             )
 
 
@@ -295,13 +249,13 @@ def _is_code(value: Value) -> bool:
 
 def _check_files(path: Path, experiment: Experiment) -> None:
     """Before hours of training: what is named has to be there."""
-    named = dict(_paths(experiment))
-    for arm in experiment.arms:
+    named: dict[str, Path | None] = {"data": experiment.data, "model.checkpoint": experiment.model.checkpoint}
+    for arm, treatment in experiment.arms.items():
+        named[f"arms.{arm}.synonym_table"] = treatment.synonym_table
         named |= {f"arm {arm}, {option}": file for option, file in experiment.files_of(arm).items()}
     splits = {name: part.split for name in ("electra", "generation") if (part := getattr(experiment.evaluations, name))}
     for name, task in experiment.evaluations.tasks.items():
-        if task.synonym_table is not None:
-            named[f"evaluations.{name}.synonym-table"] = task.synonym_table
+        named[f"evaluations.{name}.synonym-table"] = task.synonym_table
         for file in task.files:
             if name == "held-out" and not Path(file).exists():
                 splits[name] = file
@@ -312,17 +266,10 @@ def _check_files(path: Path, experiment: Experiment) -> None:
         named[f"evaluations.{name} {split}"] = [*of_languages, experiment.data / f"{split}.idx"][0]
     for name, part in experiment.evaluations.finetune.items():
         named |= {f"evaluations.finetune.{name}, {task}": part.prepared / task for task in part.tasks}
+        for attack, each in part.attacks.items():
+            named |= {
+                f"evaluations.finetune.{name}, {attack}.{kind}": file for kind, file in structs.asdict(each).items()
+            }
     for name, file in named.items():
-        if not file.exists():
+        if file is not None and not file.exists():
             raise TrueNegError(f"{path}: {name}: {file}: no such file or folder")
-
-
-def _paths(value: object, place: str = "") -> Iterator[tuple[str, Path]]:
-    """The files and folders that a part of an experiment's file names, by their places in it."""
-    if isinstance(value, Path):
-        yield place, value
-    parts = value if isinstance(value, dict) else structs.asdict(value) if isinstance(value, Struct) else {}
-    if isinstance(value, list):
-        parts = {str(number): part for number, part in enumerate(value)}
-    for name, part in parts.items():
-        yield from _paths(part, f"{place}.{name}" if place else name)

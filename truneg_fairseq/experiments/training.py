@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..convert.architecture import pretraining_flags
 from ..corpus_counts import counts_beside
@@ -15,7 +15,7 @@ from ..launch.training import MODEL_NAME, TrainingRun
 from ..models.checkpoints import read_checkpoint
 from ..trainer.checkpoints import LAST
 from ..trainer.folder import sampled_fingerprint
-from .settings import DEFAULTS, Experiment, Options, flags_of, text_of
+from .settings import DEFAULTS, Experiment, Options, flags_of, kept_options
 
 _WITHOUT_EFFECT = DEFAULTS.keys() | {"validate-interval-updates", "cuda-graphs", "num-workers"}
 """Options that change nothing of the result: a run may be continued with others."""
@@ -58,8 +58,9 @@ class Pretraining(TrainingRun):
     def options(self) -> Options:
         """The flags of fairseq-train, without those of the place and the hardware."""
         options = DEFAULTS | self.experiment.options_of(self.arm)
-        if every := self.experiment.evaluations.every:
-            options["save-interval-updates"] = min(every, int(str(options["save-interval-updates"])))
+        every = self.experiment.evaluations.every
+        if every and every % int(str(options["save-interval-updates"])):
+            options["save-interval-updates"] = every
         validated = self.experiment.evaluations.electra or self.experiment.evaluations.generation
         if validated or options.get("validate-interval-updates"):
             options.pop("disable-validation")
@@ -91,28 +92,22 @@ class Pretraining(TrainingRun):
         flags += ["--max-update", experiment.updates]
         if experiment.milestones:
             flags += ["--keep-interval-updates-pattern", experiment.evaluations.every]
-        flags += [f"--arch={arch}"] if start is None or arch is not None else _starting_point(start).flags
+        flags += [f"--arch={arch}"] if start is None or arch is not None else _starting_point(start)[0]
         flags += [] if start is None else ["--finetune-from-model", start.resolve()]
         return flags + (["--synonym-table", table.resolve()] if table is not None else [])
 
 
-class _StartingPoint(NamedTuple):
-    """What is to be known of a checkpoint while an experiment runs; its weights would fill the memory for as long."""
-
-    flags: tuple[str, ...]
-    has_generator: bool
-
-
 @lru_cache(maxsize=1)
-def _starting_point(checkpoint: Path) -> _StartingPoint:
+def _starting_point(checkpoint: Path) -> tuple[tuple[str, ...], bool]:
+    """The flags of a checkpoint, and whether it has a generator; its weights would fill the memory meanwhile."""
     model = read_checkpoint(checkpoint)
-    return _StartingPoint(pretraining_flags(model), model.has_generator)
+    return pretraining_flags(model), model.has_generator
 
 
 def check_start(file: Path, experiment: Experiment) -> None:
     """Refuses a task that would leave half of the checkpoint unused, and start a masked-LM head anew."""
     checkpoint = experiment.model.checkpoint
-    if checkpoint is None or not _starting_point(checkpoint).has_generator:
+    if checkpoint is None or not _starting_point(checkpoint)[1]:
         return
     for arm in experiment.arms:
         task = experiment.options_of(arm).get("task")
@@ -131,9 +126,3 @@ def fingerprint(path: Path) -> str:
 @lru_cache(maxsize=256)
 def _fingerprint(path: Path, changed: int) -> str:
     return sampled_fingerprint(path)[:_DIGITS]
-
-
-def kept_options(options: Options) -> dict[str, str]:
-    """Options as settings of a folder."""
-    given = {name: value for name, value in options.items() if value is not None and value is not False}
-    return {f"--{name}": text_of(value) for name, value in given.items()}

@@ -25,10 +25,18 @@ from ..launch.training import Diverged
 from ..results.result import Metric
 from ..vocabulary import EOS, UNKNOWN
 from ..workers import Progress
-from .data import count_longer
+from . import PredictOptions, PrepareOptions
 from .glue_files import HIGHEST_SCORE, GlueSplit, TaskFormat, read_split, swap_pairs, task_files
-from .options import PredictOptions, PrepareOptions
-from .task import BASE_WIDTH, LARGE_WIDTH, Finetuned, FinetuningTask, Recipe, Scores, electra_layer_lr_decay
+from .task import (
+    BASE_WIDTH,
+    LARGE_WIDTH,
+    Finetuned,
+    FinetuningTask,
+    Recipe,
+    Scores,
+    count_longer,
+    electra_layer_lr_decay,
+)
 
 if TYPE_CHECKING:
     from ..convert.architecture import ModelConfig

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,6 @@ from ..launch.training import (
     MODEL_NAME,
     RESULTS_NAME,
     Diverged,
-    Hardware,
     TrainingRun,
     check_precision,
 )
@@ -32,12 +31,11 @@ from ..models.checkpoints import Checkpoint, check_vocabulary, quiet_fairseq, re
 from ..options import flag_of
 from ..results.result import Result, append_result, named_models, read_results
 from ..workers import choose_device
-from .data import read_info
+from . import FinetuneOptions, PredictOptions, PrepareOptions
 from .glue import Glue
 from .glue_files import TASKS as GLUE
-from .options import FinetuneOptions, PredictOptions, PrepareOptions
 from .squad import Squad
-from .task import Finetuned, FinetuningTask, Recipe, Scores, describe, prepare_task
+from .task import Finetuned, FinetuningTask, Recipe, describe, prepare_task, read_info
 
 TASKS: dict[str, FinetuningTask] = {**{name: Glue(form) for name, form in GLUE.items()}, "SQuAD": Squad()}
 """By name, in the order of the paper's tables."""
@@ -57,7 +55,6 @@ class FinetuningRun(TrainingRun):
     prepared: Path  # the task's folder
     info: dict[str, Any]  # its description
     recipe: Recipe
-    keep_models: bool
 
     @property
     def name(self) -> str:
@@ -75,7 +72,7 @@ class FinetuningRun(TrainingRun):
             # Test sets change nothing of it, and may be prepared later.
             "data": {name: file for name, file in self.info["sources"].items() if not name.startswith("test")},
             **{name: self.info[name] for name in self.task.chosen},
-            "precision": self.hardware.precision,
+            "precision": self.precision,
             **asdict(self.recipe),
         }
 
@@ -91,10 +88,8 @@ class FinetuningRun(TrainingRun):
 
     def evaluate(self, weights: Path) -> Result:
         """The scores of the trained model, with how it was made."""
-        tuned = load_finetuned(weights, self.prepared, cpu=self.hardware.cpu)
-        scores: Scores = self.task.evaluate(tuned, self.prepared, self.folder)
-        if self.keep_models:
-            self.keep_model(self.folder / MODEL_NAME)
+        tuned = load_finetuned(weights, self.prepared, cpu=self.cpu)
+        scores = self.task.evaluate(tuned, self.prepared, self.folder)
         group, shown = self.task.shown(self.info)
         model, task, seed = self.key
         return Result(
@@ -141,26 +136,26 @@ def prepare(options: PrepareOptions) -> Iterator[tuple[Path, list[str], bool]]:
 
 def finetune(options: FinetuneOptions) -> tuple[list[Result], list[str]]:
     """Runs what is not finished; gives the results of all runs, and a line for each that diverged or failed."""
-    runs = check(options)
+    runs, on_slurm = check(options), options.launcher == SLURM
     path = options.output / RESULTS_NAME
     finished = _finished(path, runs)
-    diverged: list[str] = []
+    failed: list[str] = []
 
     def execute(run: FinetuningRun, job: Job) -> None:
         with job.lock:  # again: another command may share the folder
             finished.update(_finished(path, [run]))
             if run.key in finished:
                 run.tidy()  # the command may have been killed before it had done so
-                if run.keep_models and not (run.folder / MODEL_NAME).exists():
+                if options.keep_models and not (run.folder / MODEL_NAME).exists():
                     found = f"{run.name} is finished and its model was not kept"
                     raise TrueNegError(f"--keep-models: {found}; choose another --output")
                 return
         try:
-            if options.launcher == SLURM:
+            if on_slurm:
                 model = f"{run.model_name}={run.start.path}"
                 alone = replace(options, models=[model], tasks=[run.task.name], seeds=[run.seed], jobs=1, launcher=HERE)
                 call_in_job(
-                    partial(finetune_all, alone),
+                    partial(finetune_all, options=alone),
                     name=run.name,
                     folder=run.folder / SLURM,
                     options=options.slurm,
@@ -170,41 +165,37 @@ def finetune(options: FinetuneOptions) -> tuple[list[Result], list[str]]:
                 return
             weights = run.train(job.progress, job.device)
             with job.lock:
-                finished[run.key] = run.evaluate(weights)
-                append_result(path, finished[run.key])
+                result = run.evaluate(weights)
+                if options.keep_models:
+                    run.keep_model(run.folder / MODEL_NAME)
+                append_result(path, result)
+                finished[run.key] = result
                 run.tidy()
         except TrueNegError as error:
-            if options.launcher == HERE and not isinstance(error, Diverged):
+            if not on_slurm and not isinstance(error, Diverged):
                 raise
             job.warn(str(error))
-            diverged.append(str(error))
+            failed.append(str(error))
 
-    devices = [None] * len(runs) if options.launcher == SLURM else devices_of(options.jobs, cpu=options.cpu)
+    devices = [None] * len(runs) if on_slurm else devices_of(options.jobs, cpu=options.cpu)
     run_jobs(execute, runs, devices, lengths=[run.recipe.updates for run in runs])
-    return [finished[run.key] for run in runs if run.key in finished], diverged
+    return [finished[run.key] for run in runs if run.key in finished], failed
 
 
-def finetune_all(options: FinetuneOptions) -> None:
+def finetune_all(*, options: FinetuneOptions) -> None:
     """:func:`finetune`, where a run whose loss becomes NaN is an error."""
-    _, diverged = finetune(options)
-    if diverged:
-        raise TrueNegError(diverged[0])
+    _, failed = finetune(options)
+    if failed:
+        raise TrueNegError(failed[0])
 
 
 def check(options: FinetuneOptions) -> list[FinetuningRun]:
     """All runs; what cannot be trained is refused before anything is."""
     require_unsplit(options.prepared, "--prepared")
     require_writable(options.output / RESULTS_NAME, "--output", makes_folders=True)
-    there = [name for name in TASKS if (options.prepared / name).is_dir()]
-    for name in (task.name for task in find_tasks(options.tasks)):
-        if name not in there:
-            raise TrueNegError(
-                f"{options.prepared / name}: no such folder; expected {name} prepared by 'truneg data prepare' (or "
-                "leave it out of --tasks)"
-            )
-    if not there:
+    tasks = find_tasks(options.tasks) or [t for name, t in TASKS.items() if (options.prepared / name).is_dir()]
+    if not tasks:
         raise TrueNegError(f"--prepared {options.prepared}: has no task; expected a folder of 'truneg data prepare'")
-    tasks = find_tasks(options.tasks or there)
     infos = [read_info(options.prepared / task.name) for task in tasks]
     check_precision(options.precision, cpu=options.cpu, launcher=options.launcher)
     register()
@@ -217,14 +208,14 @@ def check(options: FinetuneOptions) -> list[FinetuningRun]:
                 FinetuningRun(
                     seed=seed,
                     folder=options.output / "runs" / model.name / f"{task.name}-{seed}",
-                    hardware=Hardware(precision=options.precision, cpu=options.cpu),
+                    precision=options.precision,
+                    cpu=options.cpu,
                     start=start,
                     model_name=model.name,
                     task=task,
                     prepared=options.prepared / task.name,
                     info=info,
                     recipe=recipe,
-                    keep_models=options.keep_models,
                 )
                 for seed in dict.fromkeys(options.seeds)
             ]
@@ -257,38 +248,30 @@ def make_recipe(task: FinetuningTask, info: dict[str, Any], start: Checkpoint, o
     return replace(recipe, updates=recipe.epochs * math.ceil(examples / recipe.batch_size))
 
 
-def _finished(path: Path, runs: Iterable[FinetuningRun]) -> dict[tuple[str, str, int], Result]:
+def _finished(path: Path, runs: Sequence[FinetuningRun]) -> dict[tuple[str, str, int], Result]:
     """The results of these runs that a file has."""
     known = {result.key: result for result in read_results([path])} if path.exists() else {}
-    finished = {}
     for run in runs:
-        if run.key not in known:
-            continue
-        finished[run.key] = known[run.key]
-        for name, value in run.settings.items():
-            found = known[run.key].settings.get(name)
-            if found != value:
+        for name, value in run.settings.items() if run.key in known else ():
+            if (found := known[run.key].settings.get(name)) != value:
                 raise TrueNegError(
                     f"{path}: has {run.name} with {name} {found}, expected {value}; give the same options, another "
                     "name of the model, or another --output"
                 )
-    return finished
+    return {run.key: known[run.key] for run in runs if run.key in known}
 
 
 def table(results: Iterable[Result]) -> str:
     """Mean and standard deviation of the metrics over the seeds, in percent."""
-    by_task: dict[tuple[str, str], list[Result]] = {}
+    values: dict[tuple[str, str, str], list[float]] = {}
     for result in results:
-        by_task.setdefault((result.model, result.task), []).append(result)
-    width = max([5, *(len(model) for model, _ in by_task)]) + 2
+        for metric, value in result.metrics.items():
+            values.setdefault((result.model, result.task, metric), []).append(100 * value)
+    width = max([5, *(len(model) for model, _, _ in values)]) + 2
     lines = [f"{'model':{width}}{'task':10}{'metric':22}{'mean':>8}{'sd':>8}{'seeds':>7}"]
-    for (model, task), found in by_task.items():
-        for metric in found[0].metrics:
-            values = [100 * result.metrics[metric] for result in found]
-            deviation = f"{statistics.stdev(values):8.2f}" if len(values) > 1 else f"{'-':>8}"
-            lines.append(
-                f"{model:{width}}{task:10}{metric:22}{statistics.fmean(values):8.2f}{deviation}{len(values):7}"
-            )
+    for (model, task, metric), found in values.items():
+        deviation = f"{statistics.stdev(found):.2f}" if len(found) > 1 else "-"
+        lines.append(f"{model:{width}}{task:10}{metric:22}{statistics.fmean(found):8.2f}{deviation:>8}{len(found):7}")
     return "\n".join(lines)
 
 
@@ -311,7 +294,7 @@ def predict(options: PredictOptions) -> dict[str, float]:
             f"{options.checkpoint}: was trained on {prepared}, which is not a folder here; name it with --prepared"
         )
     info = read_info(prepared)
-    (task,) = find_tasks([info["task"]])
+    task = TASKS[info["task"]]
     check_vocabulary(checkpoint, info["vocabulary"], prepared)
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made) / task.name

@@ -23,8 +23,7 @@ from ..files import file_digest, replacing_text
 from ..results.result import Metric
 from ..vocabulary import UNKNOWN
 from ..workers import Progress
-from .data import count_longer
-from .options import PredictOptions, WindowOptions
+from . import PredictOptions, WindowOptions
 from .squad_features import (
     FEATURES_FILE,
     SPECIAL_TOKENS,
@@ -36,7 +35,15 @@ from .squad_features import (
 )
 from .squad_files import Question, SquadData, read_squad
 from .squad_score import exact_match_and_f1
-from .task import LARGE_WIDTH, Finetuned, FinetuningTask, Recipe, Scores, electra_layer_lr_decay
+from .task import (
+    LARGE_WIDTH,
+    Finetuned,
+    FinetuningTask,
+    Recipe,
+    Scores,
+    count_longer,
+    electra_layer_lr_decay,
+)
 
 if TYPE_CHECKING:
     from ..convert.architecture import ModelConfig

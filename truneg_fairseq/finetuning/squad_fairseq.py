@@ -28,7 +28,6 @@ from ..models.checkpoints import check_fingerprint
 from ..models.encoder import AnswerLogits
 from ..objectives.loss import BITS, Rate
 from ..vocabulary import MASK_SYMBOL
-from .data import read_info
 from .glue_fairseq import WholeValidation
 from .squad_features import (
     SquadFeatures,
@@ -37,6 +36,7 @@ from .squad_features import (
     score_answers,
 )
 from .squad_score import exact_match_and_f1
+from .task import read_info
 
 _COLLECTED = "_answers"  # fairseq shows no meter whose name begins with an underscore
 _RATES = (Rate("accuracy", "correct", "sample_size", scale=100.0),)

@@ -181,25 +181,21 @@ def write_squad(path: Path, data: SquadData) -> None:
         paragraphs = articles[-1]["paragraphs"]
         if not paragraphs or paragraphs[-1]["context"] != question.context:
             paragraphs.append({"context": question.context, "qas": []})
-        entry = {"id": question.id, "question": question.text, "answers": answer_entries(question)}
+        answers = [{"text": answer.text, "answer_start": answer.start} for answer in question.answers]
+        entry = {"id": question.id, "question": question.text, "answers": answers}
         paragraphs[-1]["qas"].append(entry | ({"is_impossible": question.impossible} if data.unanswerable else {}))
     with replacing_text(path) as file:
         json.dump({"version": data.version, "data": articles}, file, ensure_ascii=False)
         file.write("\n")
 
 
-def answer_entries(question: Question) -> list[dict[str, Any]]:
-    """The answers as SQuAD's JSON has them."""
-    return [{"text": answer.text, "answer_start": answer.start} for answer in question.answers]
-
-
 def read_predictions(path: Path) -> dict[str, str]:
-    """Reads predictions, a JSON object of answer texts by question id."""
+    """Reads answer texts by question id."""
     expected = "a JSON object of answer texts by question id"
     return files.read_json(path, dict[str, str], expected=expected, limit=_LARGEST_FILE)
 
 
-def read_no_answer_probabilities(path: Path) -> dict[str, int | float]:
-    """Reads the probability that a question has no answer, a JSON object of numbers by question id."""
+def read_probabilities(path: Path) -> dict[str, int | float]:
+    """Reads the probabilities that questions have no answer, by question id."""
     expected = "a JSON object of numbers by question id"
     return files.read_json(path, dict[str, int | float], expected=expected, limit=_LARGEST_FILE)

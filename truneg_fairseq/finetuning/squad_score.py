@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import TrueNegError
-from .squad_files import Question, SquadData, read_no_answer_probabilities, read_predictions, read_squad
+from .squad_files import Question, SquadData, read_predictions, read_probabilities, read_squad
 
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -90,7 +90,10 @@ def exact_match_and_f1(scores: Mapping[str, QuestionScore], *, unanswerable: boo
     if unanswerable:
         report = _percentages_v2(scores.values())
         return {"exact_match": report["exact"], "f1": report["f1"]}
-    exact, total_f1 = _add_up(scores.values())
+    exact, total_f1 = 0, 0.0
+    for score in scores.values():  # not sum(), which rounds less than the script does since Python 3.12
+        exact += score.exact
+        total_f1 += score.f1
     return {"exact_match": 100.0 * exact / len(scores), "f1": 100.0 * total_f1 / len(scores)}
 
 
@@ -103,7 +106,7 @@ def score_files(
     """
     data, predictions = read_squad(data_file), read_predictions(predictions_file)
     if data.unanswerable:
-        probabilities = None if na_prob_file is None else read_no_answer_probabilities(na_prob_file)
+        probabilities = None if na_prob_file is None else read_probabilities(na_prob_file)
         return score_v2(data, predictions, probabilities), None
     scores = exact_match_and_f1(score_questions(data.questions, predictions), unanswerable=False)
     missing = [question.id for question in data.questions if question.id not in predictions]
@@ -151,11 +154,6 @@ def score_v2(
     return report
 
 
-def original_id(name: str) -> str:
-    """The id of the question that a variant was made from: what stands before the first "-"."""
-    return name.partition("-")[0]
-
-
 def worst_variants(scores: Mapping[str, QuestionScore]) -> dict[str, QuestionScore]:
     """By the id of the original the score that Jia and Liang's adversary takes.
 
@@ -164,21 +162,13 @@ def worst_variants(scores: Mapping[str, QuestionScore]) -> dict[str, QuestionSco
     """
     variants: dict[str, list[str]] = {}
     for name in scores:
-        variants.setdefault(original_id(name), []).append(name)
+        variants.setdefault(name.partition("-")[0], []).append(name)
     return {
         original: min(
             (scores[name] for name in [name for name in names if name != original] or names), key=lambda score: score.f1
         )
         for original, names in variants.items()
     }
-
-
-def _add_up(scores: Iterable[QuestionScore]) -> tuple[int, float]:
-    exact, total_f1 = 0, 0.0
-    for score in scores:  # not sum(), which rounds less than the scripts do since Python 3.12
-        exact += score.exact
-        total_f1 += score.f1
-    return exact, total_f1
 
 
 def _require(data: SquadData, values: Mapping[str, object], what: str) -> None:

@@ -1,24 +1,30 @@
-"""What a fine-tuning task is: its files, its data for fairseq, its settings, its scores."""
+"""What a fine-tuning task is (its files, its data for fairseq, its recipe, its scores), and its prepared folder."""
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..data.tokenizer import PretrainedVocabulary
-from ..files import new_folder
+from ..errors import TrueNegError
+from ..files import file_digest, is_new, new_folder, read_json, replacing_text, require_unsplit
 from ..results.result import Metric
-from .data import describe_sources, find_made, write_info
-from .options import PredictOptions, PrepareOptions
+from . import PredictOptions, PrepareOptions
 
 if TYPE_CHECKING:
     from ..convert.architecture import ModelConfig
 
 BASE_WIDTH, LARGE_WIDTH = 768, 1024
 """From these widths of the encoder on a model has the learning rates of ELECTRA's base and large models."""
+_INFO_FILE = "info.json"
+_COUNTED_LENGTHS = (128, 512)  # tokens; longer examples are counted
 
 
 @dataclass(frozen=True)
@@ -128,7 +134,7 @@ def prepare_task(
 ) -> tuple[dict[str, Any], bool]:
     """Prepares a task; gives its description (``info.json``), and whether it was made now.
 
-    The folder appears whole or not at all, and one that is there already is kept.
+    The folder appears whole or not at all. One that is there already is kept if it has the same sources and settings.
     """
     info: dict[str, Any] = {
         "task": task.name,
@@ -136,16 +142,29 @@ def prepare_task(
         "tokenizer": vocabulary.tokenizer.tokenization,
         "tokenizer_sha256": vocabulary.tokenizer.digest,
         **chosen,
-        "sources": describe_sources(files),
+        "sources": {split: {"file": path.name, "sha256": file_digest(path)} for split, path in files.items()},
     }
-    made = find_made(output, info)
-    if made is not None:
+    require_unsplit(output, "--output-dir")
+    if not is_new(output):
+        made = read_info(output)
+        other = [key for key, value in info.items() if made.get(key, value) != value]
+        if other:
+            raise TrueNegError(
+                f"{output}: was made with another {', another '.join(other)}; remove it or choose another --output-dir"
+            )
         return made, False
     with new_folder(output) as folder:
         vocabulary.save(folder)
         info["splits"] = task.write(folder, files, vocabulary, chosen)
-        write_info(folder, info)
+        with replacing_text(folder / _INFO_FILE) as stream:
+            json.dump(info, stream, indent=1, ensure_ascii=False)
+            stream.write("\n")
     return info, True
+
+
+def read_info(folder: Path) -> dict[str, Any]:
+    """The description of a prepared folder; its ``vocabulary`` is :func:`truneg_fairseq.vocabulary.fingerprint`."""
+    return read_json(folder / _INFO_FILE, dict[str, Any], expected="a task's folder, made by 'truneg data prepare'")
 
 
 def describe(info: Mapping[str, Any]) -> list[str]:
@@ -157,3 +176,8 @@ def describe(info: Mapping[str, Any]) -> list[str]:
         for reason, ids in counts.get("not found", {}).items():
             lines.append(f"{split}: {'left out' if split == 'train' else 'kept'} {len(ids):,}, {reason} ({ids[0]})")
     return lines
+
+
+def count_longer(lengths: NDArray[np.int64]) -> dict[str, int]:
+    """How many examples are longer than 128 and than 512 tokens."""
+    return {f"longer than {length}": int((lengths > length).sum()) for length in _COUNTED_LENGTHS}

@@ -8,7 +8,6 @@ its own: its peak memory is its own, and one that is killed takes nothing along.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import importlib
 import json
 import logging
@@ -19,18 +18,21 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, TypeAlias, get_type_hints
 
 import msgspec
 
 from ..errors import TrueNegError, one_line_errors
-from ..files import replacing_text
+from ..files import replacing_file, replacing_text
 from ..trainer.checkpoints import LAST
+
+Call: TypeAlias = "partial[Any]"
+"""A function of this package and its keywords, for another process."""
 
 PRECISIONS = ("fp32", "fp16", "bf16")
 FP16_FLAGS = ("--fp16", "--fp16-no-flatten-grads")
@@ -135,97 +137,47 @@ def environment_of(folder: Path) -> dict[str, str]:
     return {**defaults, **inherited, "PYTHONPATH": paths, "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"}
 
 
-def keep_call(path: Path, work: Callable[[], object]) -> None:
-    """Writes a call and the current folder as JSON, for :func:`call_kept` in another process.
+def keep_calls(path: Path, calls: Sequence[Call]) -> None:
+    """Writes calls and the current folder as JSON, for :func:`call_kept` in another process.
 
-    ``work`` is a function of this package or a ``partial`` of one; its arguments are JSON's values, paths, tuples,
-    such calls, and the package's dataclasses, structs and named tuples of these.
+    Each is a ``partial`` of a function of this package with keywords alone, whose annotations say how the values are
+    read again: whatever msgspec knows, and paths.
     """
-    with replacing_text(path) as stream:
-        json.dump({"folder": str(Path.cwd()), "work": _plain(work)}, stream, indent=1)
+    kept = [{"function": f"{c.func.__module__}:{c.func.__qualname__}", "arguments": c.keywords} for c in calls]
+    content = msgspec.json.encode({"folder": Path.cwd(), "calls": kept}, enc_hook=os.fspath)
+    with replacing_file(path) as stream:
+        stream.write(msgspec.json.format(content))
 
 
 def call_kept(path: Path) -> None:
-    """Calls what :func:`keep_call` wrote: functions of this package, and nothing else."""
+    """Calls what :func:`keep_calls` wrote: functions of this package, and nothing else."""
     kept = json.loads(path.read_text(encoding="utf-8"))
-    work = _revived(kept["work"])
     os.chdir(kept["folder"])
-    work()
+    for call in kept["calls"]:
+        print(json.dumps(call))
+        module, _, name = call["function"].partition(":")
+        own = module.partition(".")[0] == _PACKAGE
+        function = getattr(importlib.import_module(module), name, None) if own else None
+        if not callable(function) or function.__module__ != module:
+            raise TrueNegError(f"{path}: has {module}:{name}; expected functions of this version of truneg")
+        types = get_type_hints(function)
+        function(
+            **{
+                name: msgspec.convert(value, types[name], dec_hook=lambda kind, text: kind(text))
+                for name, value in call["arguments"].items()
+            }
+        )
 
 
-def call_logged(steps: Sequence[Callable[[], None]], *, log: Path, poll: Callable[[], None], device: str | None) -> int:
+def call_logged(calls: Sequence[Call], *, log: Path, poll: Callable[[], None], device: str | None) -> int:
     """Calls functions of this package one after the other in a fresh process, as :func:`run_logged` runs a command."""
     work = log.with_suffix(".json").resolve()
-    keep_call(work, partial(_call_all, list(steps)))
+    keep_calls(work, calls)
     try:
         command = [sys.executable, "-m", __name__, _CALL, str(work)]
         return run_logged(command, folder=PACKAGES, log=log, poll=poll, device=device)
     finally:
         work.unlink()
-
-
-def _call_all(steps: Sequence[Callable[[], None]]) -> None:
-    for step in steps:
-        print(step)
-        step()
-
-
-def _plain(value: Any) -> Any:  # noqa: PLR0911
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, list):
-        return [_plain(each) for each in value]
-    if isinstance(value, Path):
-        return {"path": str(value)}
-    if isinstance(value, tuple) and not hasattr(value, "_fields"):
-        return {"tuple": [_plain(each) for each in value]}
-    if isinstance(value, dict):
-        return {"dict": [[_plain(key), _plain(each)] for key, each in value.items()]}
-    if isinstance(value, partial):
-        return {"call": _name_of(value.func), "arguments": _plain(list(value.args)), "named": _plain(value.keywords)}
-    if isinstance(value, tuple):  # a named one
-        names: Iterable[str] = value._fields  # type: ignore[attr-defined]
-    elif isinstance(value, msgspec.Struct):
-        names = value.__struct_fields__
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = [each.name for each in dataclasses.fields(value)]
-    else:
-        return {"function": _name_of(value)}
-    return {"made": _name_of(type(value)), "named": {"dict": [[name, _plain(getattr(value, name))] for name in names]}}
-
-
-def _revived(value: Any) -> Any:  # noqa: PLR0911
-    if isinstance(value, list):
-        return [_revived(each) for each in value]
-    if not isinstance(value, dict):
-        return value
-    kind, content = next(iter(value.items()))
-    if kind == "path":
-        return Path(content)
-    if kind == "tuple":
-        return tuple(_revived(content))
-    if kind == "dict":
-        return {_revived(key): _revived(each) for key, each in content}
-    named = _named(content)
-    if kind == "function":
-        return named
-    arguments = _revived(value["named"])
-    return named(**arguments) if kind == "made" else partial(named, *_revived(value["arguments"]), **arguments)
-
-
-def _name_of(thing: Any) -> str:
-    return f"{thing.__module__}:{thing.__qualname__}"
-
-
-def _named(name: str) -> Any:
-    """A function or class that a module of this package defines."""
-    module, _, own = name.partition(":")
-    if module.partition(".")[0] != _PACKAGE:
-        raise TrueNegError(f"{name}: is not of this package; expected the file of a job that a command of truneg wrote")
-    found = getattr(importlib.import_module(module), own, None)
-    if getattr(found, "__module__", None) != module or not callable(found):
-        raise TrueNegError(f"{name}: no such function; expected the file of a job that this version of truneg wrote")
-    return found
 
 
 def updates_in(log: Path) -> int:
@@ -260,21 +212,20 @@ def failure(log: Path, code: int | None, start: int) -> str:
 def main(argv: Sequence[str]) -> None:
     """Trains, by a precision and fairseq-train's flags with ``--save-dir``; or calls what a file has."""
     precision, *flags = argv
+    end_with_command()
     if precision == _CALL:
-        end_with_command()
         # Before fairseq is imported: its import would make the root logger print other packages' INFO and DEBUG lines.
         logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
         logging.getLogger("truneg_fairseq").setLevel(logging.INFO)
         with one_line_errors():
             return call_kept(Path(flags[0]))
-    folder = Path(flags[flags.index("--save-dir") + 1])
-    end_with_command()
     _train(flags, precision)
     import torch
 
+    folder = Path(flags[flags.index("--save-dir") + 1])
     state = torch.load(folder / LAST, map_location="cpu", weights_only=True, mmap=True)["extra_state"]
     used = {"wall_seconds": round(float(state["previous_training_time"]), 1)}
-    memory = peak_memory_mb(cpu="--cpu" in flags, workers=int(flags[flags.index("--distributed-world-size") + 1]))
+    memory = peak_memory_mb(cpu="--cpu" in flags)
     with replacing_text(folder / FINISHED_NAME) as stream:
         json.dump(used if memory is None else {**used, "peak_memory_mb": round(memory, 1)}, stream)
 
@@ -286,7 +237,9 @@ def _train(flags: Sequence[str], precision: str) -> None:
     """
     from .. import register
 
-    _log_as_fairseq()
+    # fairseq-train's log, on stdout: its own set-up does nothing where logging is set up already.
+    form = "%(asctime)s | %(levelname)s | %(name)s | %(message)s"
+    logging.basicConfig(format=form, datefmt="%Y-%m-%d %H:%M:%S", level=logging.INFO, stream=sys.stdout, force=True)
     register()
     from fairseq import options
     from fairseq.dataclass.utils import convert_namespace_to_omegaconf
@@ -298,17 +251,6 @@ def _train(flags: Sequence[str], precision: str) -> None:
     cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), words))
     cfg.common.bf16 = precision == "bf16"
     distributed_utils.call_main(cfg, fairseq_train.main)
-
-
-def _log_as_fairseq() -> None:
-    """fairseq-train's log, on stdout: its set-up does nothing where logging is set up already."""
-    logging.basicConfig(
-        format="%(asctime)s | %(levelname)s | %(name)s | %(message)s",
-        datefmt="%Y-%m-%d %H:%M:%S",
-        level=logging.INFO,
-        stream=sys.stdout,
-        force=True,
-    )
 
 
 def end_with_command() -> None:
@@ -325,27 +267,20 @@ def end_with_command() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def peak_memory_mb(*, cpu: bool, workers: int) -> float | None:
+def peak_memory_mb(*, cpu: bool) -> float | None:
     """Peak memory in MB of a training in this process: reserved by torch on the GPU, or else main memory.
 
-    fairseq resets torch's peak in every step; what torch has reserved it does not give back. Several workers are
-    processes of their own, whose memory is not known: None, and so it is without Linux's /proc.
+    fairseq resets torch's peak in every step; what torch has reserved it does not give back. None for main memory
+    without Linux's /proc: ru_maxrss would be the peak of the process that started this one.
     """
     import torch
 
-    if workers > 1:
-        return None
     if not cpu and torch.cuda.is_available():
         return torch.cuda.memory_reserved() / 1e6
-    status = Path("/proc/self/status")  # ru_maxrss has the peak of the process that started this one
+    status = Path("/proc/self/status")
     found = re.search(r"VmHWM:\s*(\d+) kB", status.read_text()) if status.exists() else None
     return None if found is None else int(found[1]) * 1024 / 1e6
 
 
 if __name__ == "__main__":
     main(sys.argv[1:])
-elif __name__ == "__mp_main__":  # a spawned worker: the package came before fairseq
-    from .. import register
-
-    _log_as_fairseq()
-    register()

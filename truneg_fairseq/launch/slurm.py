@@ -24,7 +24,7 @@ from ..errors import TrueNegError, one_line_errors
 from ..files import replacing_text
 from ..options import option
 from ..workers import Progress
-from .process import ENDS, PACKAGES, call_kept, environment_of, exit_on_signals, failure, handling, keep_call
+from .process import ENDS, PACKAGES, Call, call_kept, environment_of, exit_on_signals, failure, handling, keep_calls
 
 HERE, SLURM = "here", "slurm"
 WORK_NAME, LOG_NAME, ENDED_NAME = "job.json", "job.log", "job.ended"
@@ -74,9 +74,7 @@ class _Queue:
 _QUEUE = _Queue()
 
 
-def call_in_job(
-    work: Callable[[], object], *, name: str, folder: Path, options: Sequence[str], poll: Callable[[], None]
-) -> None:
+def call_in_job(work: Call, *, name: str, folder: Path, options: Sequence[str], poll: Callable[[], None]) -> None:
     """Calls a function of this package in a job of SLURM, in the current folder, and waits for the job's end.
 
     ``folder`` is the job's alone; the job that a former command has submitted for it is waited for, and no other one
@@ -89,7 +87,7 @@ def call_in_job(
     # A job that has told its end may stay in the queue for a while.
     job = None if ended.exists() else _QUEUE.find(key)
     folder.mkdir(parents=True, exist_ok=True)
-    keep_call(folder / WORK_NAME, work)  # a job that still waits does what is wanted now
+    keep_calls(folder / WORK_NAME, [work])  # a job that still waits does what is wanted now
     if job is None:
         log.unlink(missing_ok=True)
         ended.unlink(missing_ok=True)

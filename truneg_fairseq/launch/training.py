@@ -37,21 +37,13 @@ class Diverged(TrueNegError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hardware:
-    """What runs have at their disposal."""
-
-    precision: str = "fp32"  # one of :data:`.options.PRECISIONS`
-    cpu: bool = False  # keep off the GPU
-    workers: int = 1  # of data parallelism, which share a batch
-
-
-@dataclass(frozen=True, kw_only=True)
 class TrainingRun(abc.ABC):
     """One training by fairseq-train, in a process and a folder of its own."""
 
     seed: int  # of the training
     folder: Path  # of its checkpoints and log
-    hardware: Hardware
+    precision: str = "fp32"  # one of :data:`.process.PRECISIONS`
+    cpu: bool = False  # keep off the GPU
 
     @property
     @abc.abstractmethod
@@ -72,18 +64,17 @@ class TrainingRun(abc.ABC):
     def flags(self) -> list[str]:
         """fairseq-train's flags. Paths are absolute: a run's process has a current folder of its own."""
         flags = ["--num-workers", 0, *self.own_flags, "--save-dir", self.folder.resolve(), "--seed", self.seed]
-        flags += ["--distributed-world-size", self.hardware.workers]
-        flags += ["--no-epoch-checkpoints", "--keep-interval-updates", 1, "--log-format", "json"]
-        flags += ["--cpu"] if self.hardware.cpu else []
+        flags += ["--distributed-world-size", 1, "--no-epoch-checkpoints", "--keep-interval-updates", 1]
+        flags += ["--log-format", "json", *(["--cpu"] * self.cpu)]
         return [str(flag) for flag in flags]
 
     @property
     def command(self) -> str:
         """A command line that repeats the training, as the results have it."""
-        precision, flags = self.hardware.precision, self.flags
-        if precision == "bf16":  # no flag of fairseq-train: its --bf16 asks for a TPU
+        flags = self.flags
+        if self.precision == "bf16":  # no flag of fairseq-train: its --bf16 asks for a TPU
             return f"python -m {process.__name__} bf16 {shlex.join(flags)}"
-        flags += FP16_FLAGS if precision == "fp16" else ()
+        flags += FP16_FLAGS if self.precision == "fp16" else ()
         return f'fairseq-train --user-dir "$(truneg user-dir)" {shlex.join(flags)}'
 
     @property
@@ -140,8 +131,7 @@ class TrainingRun(abc.ABC):
 
     def _train(self, progress: Callable[[int], None], device: str | None) -> None:
         log = self.folder / LOG_NAME
-        precision, start = self.hardware.precision, size_of(log)
-        command = [sys.executable, "-m", process.__name__, precision, *self.flags]
+        start, command = size_of(log), [sys.executable, "-m", process.__name__, self.precision, *self.flags]
         code = run_logged(
             command, folder=PACKAGES, log=log, poll=lambda: progress(process.updates_in(log)), device=device
         )
