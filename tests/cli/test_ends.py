@@ -8,7 +8,7 @@ import warnings
 import pytest
 
 from truneg_fairseq.commands.main import COMMANDS, main
-from truneg_fairseq.commands.training import NoOptions
+from truneg_fairseq.commands.parser import NoOptions
 
 
 def end_of(monkeypatch, error: BaseException, *arguments: str) -> object:

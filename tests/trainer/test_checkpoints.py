@@ -27,7 +27,7 @@ from support.translations import MODEL, write_translations
 from support.translations import TRAINING as TRANSLATION
 
 from truneg_fairseq import register
-from truneg_fairseq.commands import doctor
+from truneg_fairseq.commands import data as commands
 from truneg_fairseq.trainer import folder as records
 from truneg_fairseq.trainer.checkpoints import checkpoints_in, choose_start, damage
 from truneg_fairseq.trainer.folder import TRAINING, changes, input_fingerprints, read_series
@@ -298,12 +298,12 @@ def test_doctor_finds_nothing_wrong_with_a_good_installation(wordnet):
 
 def test_doctor_finds_nothing_wrong_without_fairseq(wordnet, monkeypatch):
     found = records.versions()
-    monkeypatch.setattr(records, "versions", lambda: found | dict.fromkeys(doctor._WITH_FAIRSEQ))
-    findings = list(doctor.check_installation())
+    monkeypatch.setattr(records, "versions", lambda: found | dict.fromkeys(commands._WITH_FAIRSEQ))
+    findings = list(commands.check_installation())
     assert all(finding.good for finding in findings), findings
     assert sum("not installed: needed for training with fairseq" in finding.text for finding in findings) == 3
     monkeypatch.setattr(records, "versions", lambda: found | {"nltk": None, "omegaconf": None})
-    wrong = [finding.text for finding in doctor.check_installation() if not finding.good]
+    wrong = [finding.text for finding in commands.check_installation() if not finding.good]
     assert wrong == ["omegaconf is not installed: pip install omegaconf", "nltk is not installed: pip install nltk"]
 
 

@@ -1,12 +1,24 @@
-"""``truneg data``: from corpora to binarized text, and tasks prepared for fine-tuning."""
+"""``truneg data``, ``convert`` and ``doctor``: what a training needs before it starts."""
 
 from __future__ import annotations
 
+import importlib
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from ..convert.names import EXPORTS
 from ..corpora.extract import ExtractOptions
 from ..corpus_counts import CountOptions
 from ..data.binarize import BinarizeOptions
 from ..data.train_wordpiece import TrainWordpieceOptions
+from ..errors import TrueNegError, check_torch, reason, require
 from ..finetuning import PrepareOptions
+from ..options import option
+from .parser import NoOptions
 
 
 def text(options: ExtractOptions) -> None:
@@ -92,3 +104,132 @@ COMMANDS = {
     "counts": counts,
     "prepare": prepare,
 }
+
+
+@dataclass(frozen=True)
+class ConvertOptions:
+    source: str = option(
+        help="a Hugging Face folder, hub:NAME, or a fairseq checkpoint (.pt)", positional=True, metavar="IN"
+    )
+    output: Path = option(help="checkpoint (.pt) or folder to make", positional=True, metavar="OUT")
+    data: Path | None = option(
+        None,
+        help="binarized data whose dict.txt numbers the tokens; needed for a checkpoint (default for a folder: the "
+        "data that the checkpoint was trained on)",
+        metavar="DATA-BIN",
+    )
+    generator: str | None = option(None, help="ELECTRA's generator, IN being its discriminator", metavar="DIR")
+    part: str | None = option(
+        None, help="the model within the checkpoint (default: the first of these that it has)", choices=EXPORTS
+    )
+    allow_pickle: bool = option(
+        False, help="where IN has no safetensors, read the tensors of pytorch_model.bin (torch's weights_only)"
+    )
+
+
+def convert(options: ConvertOptions) -> None:
+    """Convert weights between Hugging Face and fairseq, or dictionaries.
+
+    A Hugging Face folder (BERT, ELECTRA, RoBERTa, XLM-RoBERTa, CamemBERT) becomes a checkpoint for fairseq-train
+    --finetune-from-model, with the architecture flags that it prints. A checkpoint becomes a folder for
+    AutoModel*.from_pretrained, with tokenizer and model card. A checkpoint with an OUT that ends in .pt gets the
+    dictionary of --data.
+    """
+    require("fairseq", extra="fairseq")
+    require("transformers", extra="hf")
+    from ..convert.from_hf import from_hf, local_folder, to_dictionary
+    from ..convert.to_hf import to_hf
+
+    source, output, data, pickle = Path(options.source), options.output, options.data, options.allow_pickle
+    from_checkpoint = source.suffix == ".pt"
+    if from_checkpoint and output.suffix != ".pt":
+        made = to_hf(source, output, data=data, part=options.part)
+    elif data is None:
+        raise TrueNegError("--data: expected the binarized data whose dictionary the checkpoint is for")
+    elif from_checkpoint:
+        made = to_dictionary(source, output, data=data)
+    else:
+        generator = None if options.generator is None else local_folder(options.generator, allow_pickle=pickle)
+        folder = local_folder(options.source, allow_pickle=pickle)
+        made = from_hf(folder, data, output, generator=generator, allow_pickle=pickle)
+    config, millions = made.config, made.parameters / 1e6
+    print(
+        f"wrote {made.output} ({made.architecture}): {config.layers} layers, {config.hidden_size} wide, "
+        f"{config.heads} heads, {config.vocab_size} tokens, {millions:.1f} M parameters"
+    )
+    for note in made.notes:
+        print(f"note: {note}")
+    if made.flags:
+        print("architecture flags for fairseq-train:")
+        print(shlex.join(made.flags))
+        print(f"next: truneg train {data} --finetune-from-model {output} with these flags ...")
+    elif made.architecture.endswith(("ForMaskedLM", "BertForPreTraining")):
+        print(f"next: truneg evaluate {output} --task held-out=TXT ...")
+    else:
+        print(f"next: transformers.{made.architecture}.from_pretrained({str(output)!r})")
+
+
+def doctor(options: NoOptions) -> None:
+    """Check the installation and say what is wrong."""
+    wrong = 0
+    for finding in check_installation():
+        print(f"{'ok   ' if finding.good else 'WRONG'}  {finding.text}", flush=True)
+        wrong += not finding.good
+    if wrong:
+        print(f"{wrong} {'problem' if wrong == 1 else 'problems'} found")
+        sys.exit(1)
+
+
+_WITH_FAIRSEQ = ("fairseq-fixed", "hydra-core", "omegaconf")
+
+
+class Finding(NamedTuple):
+    """One line of the diagnosis."""
+
+    good: bool  # whether all is well
+    text: str  # what was found, and where it is wrong what to do
+
+
+def check_installation() -> Iterator[Finding]:
+    """Python, the packages, fairseq's compiled parts, the plugin's registration and WordNet."""
+    from ..trainer.folder import versions as installed
+
+    versions = installed()
+    has_fairseq = versions["fairseq-fixed"] is not None
+    for name, number in versions.items():
+        if number is None and not has_fairseq and name in _WITH_FAIRSEQ:
+            yield Finding(True, f"{name} is not installed: needed for training with fairseq (README: Installation)")
+        elif name == "torch" and number is not None:
+            yield _try(name, check_torch)
+        else:
+            yield Finding(number is not None, f"{name} {number or 'is not installed: pip install ' + name}")
+    if has_fairseq:
+        compiled = "fairseq.data.data_utils_fast"
+        yield _try("fairseq's compiled parts", lambda: importlib.import_module(compiled) and "found")
+        yield _try("the plugin", _register)
+    yield _try("WordNet", _find_wordnet)
+
+
+def _try(what: str, look: Callable[[], object]) -> Finding:
+    try:
+        return Finding(True, f"{what}: {look()}")
+    except (Exception, SystemExit) as error:
+        return Finding(False, f"{what}: {reason(error).removeprefix(f'{what} ')}")
+
+
+def _register() -> str:
+    from .. import register
+
+    register()
+    import torch
+
+    return f"registered; {torch.cuda.device_count()} GPUs"
+
+
+def _find_wordnet() -> str:
+    from ..synonyms.wordnet import find_wordnet
+
+    found = find_wordnet()
+    if found is None:
+        raise LookupError("not found; get it with 'truneg wordnet'")
+    return str(found)

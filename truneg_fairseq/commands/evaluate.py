@@ -1,15 +1,20 @@
-"""``truneg evaluate``."""
+"""``truneg evaluate``, ``explain`` and ``attack``."""
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from ..corpora.text import read_lines
+from ..errors import TrueNegError
 from ..evaluation.models import OpeningOptions
-from ..files import require_writable
+from ..files import replacing_text, require_unsplit, require_writable
 from ..options import option
 from ..results.result import named_models
+from ..robustness.attack import AttackOptions
+from .parser import JsonOutput, in_color, print_unless_json, write_json, write_json_lines
 
 
 @dataclass(kw_only=True)
@@ -82,3 +87,118 @@ _NOTE = (
     "Percent where no unit is given; ↑ higher is better, ↓ lower. [..]: 95 % bootstrap over items, differences paired "
     "by item; ~ not significant. One training each says nothing of other seeds: truneg experiment compares seeds."
 )
+
+
+@dataclass(kw_only=True)
+class ExplainOptions(OpeningOptions, JsonOutput):
+    checkpoint: Path = option(
+        help="a masked LM or ELECTRA: a fairseq checkpoint, or a folder of Hugging Face's (hub:NAME downloads one)",
+        metavar="MODEL",
+    )
+    text: list[str] = option(
+        default_factory=list, help="sentences; without any, the lines of stdin", metavar="TEXT", positional=True
+    )
+    file: Path | None = option(None, "explain its lines", metavar="TXT")
+    html: Path | None = option(None, "also write one page", metavar="HTML")
+    synonym_table: Path | None = option(
+        None,
+        "default: that of the checkpoint's training, else synonyms.npz beside the data or in the cache folder, built "
+        "when missing",
+        metavar="NPZ",
+    )
+    detector: str = option(
+        "table",
+        "which mistakes are false negatives: table, or judged in the sentence as --hc-detector does: table+embedding, "
+        "embedding+context ...",
+    )
+
+
+def explain(options: ExplainOptions) -> None:
+    """Explain a sentence: which mistakes of a masked LM are false negatives, and why.
+
+    Its words are masked in turn. Prints every sentence, in colour on a terminal, and some lines for each masked word.
+    """
+    if options.text and options.file:
+        raise TrueNegError("explain: found TEXT and --file; expected one of them")
+    if options.data is not None:
+        require_unsplit(options.data, "--data")
+    lines = options.text or (read_lines(options.file) if options.file else (line.rstrip("\r\n") for line in sys.stdin))
+    texts = [line for line in lines if line.strip()]
+    if not texts:
+        raise TrueNegError(
+            f"{options.file or ('TEXT' if options.text else 'stdin')}: found no text; expected a sentence"
+        )
+    from ..evaluation.explain import Explainer, explanation_page
+
+    explainer = Explainer(options.checkpoint, options, synonym_table=options.synonym_table, detector=options.detector)
+    sentences, say = [], print_unless_json(options)
+    for sentence in filter(None, map(explainer.explain, texts)):
+        sentences.append(sentence)
+        say("\n".join([*sentence.lines(color=in_color()), ""]))
+    if len(sentences) < len(texts):
+        passed = f"{len(texts) - len(sentences)} of {len(texts)} texts"
+        print(f"passed over {passed}, in which nothing is to be masked", file=sys.stderr)
+    write_json_lines(options, [sentence.record() for sentence in sentences])
+    if options.html is not None:
+        page = explanation_page(sentences, f"What {'/'.join(options.checkpoint.parts[-2:])} predicts").render()
+        with replacing_text(options.html) as stream:
+            stream.write(page)
+
+
+@dataclass(kw_only=True)
+class AttackScoreOptions(JsonOutput):
+    file: Path = option(
+        help="OUT.pairs.json of 'truneg attack squad', or a file of Jia and Liang (AddSent, AddOneSent)",
+        metavar="FILE.json",
+        positional=True,
+    )
+    answers: Path = option(
+        help="a model's answers to IN.json by question id, or to all questions of Jia and Liang's file",
+        metavar="ANSWERS.json",
+        positional=True,
+    )
+    transformed: Path | None = option(None, "answers to OUT.json", metavar="TRANSFORMED.json", positional=True)
+    name: str | None = option(None, "of the attack (default: the transformation's, or FILE's)")
+    results: Path | None = option(None, "also add the scores to this result file", metavar="JSONL")
+    model: str | None = option(None, "for --results: the model's name in tables", metavar="NAME")
+    seed: int | None = option(None, "for --results: the seed of the model's fine-tuning")
+
+
+def squad(options: AttackOptions) -> None:
+    """Swap words of SQuAD's paragraphs for synonyms of WordNet (SwapSynWordNet).
+
+    Writes the questions that it applies to, transformed, with their answers at their offsets and their ids as they
+    were, and beside them the pairs of original and transformed questions.
+    """
+    from ..robustness.attack import SwapSynWordNet, attack_file
+
+    print("\n".join(attack_file(options, lambda questions: SwapSynWordNet())))
+
+
+def score(options: AttackScoreOptions) -> None:
+    """Score a model before and after an attack.
+
+    Prints exact match and F1 before and after it (Ori. -> Trans. of Table 5) on the questions that it applies to, with
+    the 95 % confidence interval of the drop by bootstrap over them. In a file of Jia and Liang the worst variant of
+    each original question counts.
+    """
+    from ..results.result import append_result
+    from ..robustness.attack import measure_files
+
+    if options.results is not None:
+        if options.model is None or options.seed is None:
+            raise TrueNegError("--results: needs --model and --seed, which a line of a result file has")
+        require_writable(options.results, "--results", makes_folders=True)
+    measured = measure_files(options.file, options.answers, options.transformed, name=options.name)
+    say = print_unless_json(options)
+    for line in measured.lines():
+        say(line)
+    write_json(options, measured.report())
+    if options.results is None:
+        return
+    assert options.model is not None and options.seed is not None
+    if not append_result(options.results, measured.result(options.model, options.seed)):
+        print(f"{options.results}: has this result already", file=sys.stderr)
+
+
+ATTACK = {"": "Attack SQuAD's questions, and measure what that does to a model.", "squad": squad, "score": score}

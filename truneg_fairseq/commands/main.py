@@ -19,44 +19,40 @@ from collections.abc import Callable, Iterator, Sequence
 from .. import __version__
 from ..errors import describe, require
 from ..launch.process import exit_on_signals
-from . import (
-    attack,
-    compare,
-    convert,
-    data,
-    doctor,
-    evaluate,
-    experiment,
-    explain,
-    finetune,
-    report,
-    synonyms,
-    training,
+from . import compare, data, evaluate, synonyms, training
+from .parser import (
+    Command,
+    Parser,
+    add_command,
+    add_commands,
+    add_traceback_flag,
+    check_outputs,
+    description_of,
+    drop_stdout,
+    summary_of,
 )
-from .output import check_outputs, drop_stdout
-from .parser import Command, Parser, add_command, add_commands, add_traceback_flag, description_of, summary_of
 
 GROUPS: dict[str, dict[str, Command]] = {
     "prepare": {
         "wordnet": training.wordnet,
-        "doctor": doctor.doctor,
+        "doctor": data.doctor,
         "data": data.COMMANDS,
         "synonyms": synonyms.COMMANDS,
-        "convert": convert.convert,
+        "convert": data.convert,
     },
     "train": {
         "train": training.train,
-        "experiment": experiment.experiment,
-        "finetune": finetune.finetune,
+        "experiment": training.experiment,
+        "finetune": training.finetune,
         "user-dir": training.user_dir,
     },
     "measure": {
         "evaluate": evaluate.evaluate,
-        "predict": finetune.predict,
-        "score": finetune.score,
-        "attack": attack.COMMANDS,
+        "predict": training.predict,
+        "score": training.score,
+        "attack": evaluate.ATTACK,
     },
-    "show": {"explain": explain.explain, "compare": compare.compare, "report": report.report},
+    "show": {"explain": evaluate.explain, "compare": compare.compare, "report": compare.report},
 }
 """The commands as ``truneg --help`` lists them."""
 

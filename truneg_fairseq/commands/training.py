@@ -1,19 +1,25 @@
-"""``truneg train`` and ``truneg user-dir``: fairseq-train with this package; ``truneg wordnet`` installs WordNet."""
+"""``truneg train``, ``user-dir``, ``wordnet``, ``experiment``, ``finetune``, ``predict`` and ``score``."""
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sys
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import NoReturn
 
 from ..errors import TrueNegError, one_line_errors, require
+from ..experiments import ExperimentOptions
+from ..files import replacing_text
+from ..finetuning import FinetuneOptions, PredictOptions, ScoreOptions
 from ..options import flag_of, range_of
 from ..trainer.stopping import let_signals_wait
+from ..vocabulary import read_symbols
+from .parser import NoOptions
 
 _WIDTH = 100
 _RESEARCH = (
@@ -23,11 +29,6 @@ _RESEARCH = (
     "tpu",
 )
 _PACKAGE = str(Path(__file__).resolve().parents[1])
-
-
-@dataclass
-class NoOptions:
-    """The command has none."""
 
 
 def user_dir(options: NoOptions) -> None:
@@ -105,3 +106,112 @@ def become_fairseq_train(arguments: Sequence[str]) -> NoReturn:
     os.environ.setdefault("PYTHONWARNINGS", "ignore")  # of hydra and torch: 20 lines before an error
     os.environ["PYTHONSAFEPATH"] = "1"  # -m would import from the current folder first
     os.execv(sys.executable, [sys.executable, "-m", "fairseq_cli.train", *arguments, "--user-dir", _PACKAGE])
+
+
+def finetune(options: FinetuneOptions) -> None:
+    """Fine-tune models on GLUE's tasks and SQuAD, with several seeds.
+
+    Prints each task's metrics over the seeds, and adds a line for each run to OUTPUT/results.jsonl. Finished runs are
+    skipped; a run that was interrupted goes on where it was.
+    """
+    from ..finetuning.run import finetune as run
+    from ..finetuning.run import table
+    from ..launch.training import RESULTS_NAME
+
+    results, diverged = run(options)
+    print(table(results))
+    print(f"results: {options.output / RESULTS_NAME} (truneg compare reads it)")
+    if diverged:
+        raise TrueNegError(diverged[0] if len(diverged) == 1 else f"{len(diverged)} runs failed: {diverged[0]}")
+
+
+def predict(options: PredictOptions) -> None:
+    """Answer a file with a fine-tuned model.
+
+    Prints the number of examples and, where the file has the true answers, the scores in percent.
+    """
+    from ..finetuning.run import predict as run
+
+    print(json.dumps(run(options)))
+
+
+def score(options: ScoreOptions) -> None:
+    """Score answers to SQuAD's questions as the official scripts do.
+
+    Prints exact match and F1 in percent as JSON in full precision: exact_match and f1 for SQuAD 1.1, exact, f1,
+    HasAns_*, NoAns_* and best_* for 2.0.
+    """
+    from ..finetuning.squad_score import score_files
+
+    report, unanswered = score_files(options.data, options.predictions, na_prob_file=options.na_prob_file)
+    if unanswered:
+        print(unanswered, file=sys.stderr)
+    print(json.dumps(report, indent=2 if "exact" in report else None))
+
+
+_TEMPLATE = Path(__file__).parents[1] / "experiments" / "does_it_help.yaml"
+
+
+def experiment(options: ExperimentOptions) -> None:
+    """Train arms over seeds, evaluate every model the same way, and compare them.
+
+    The same command continues what was interrupted, skips what is done, and refuses a file that asks for another
+    training of the same name. Arms, seeds and evaluations may be added to the file.
+    """
+    require("fairseq", "omegaconf", extra="fairseq")
+    require("jinja2", "altair", extra="report")
+    if options.init is not None:
+        return _init(options)
+    if options.file is None:
+        raise TrueNegError("experiment: found no FILE.yaml; --init FILE.yaml writes one for --data and --model")
+    from ..experiments.run import PAGE_NAME, TABLES_NAME, Runner
+    from ..experiments.settings import read_experiment
+    from ..launch.process import exit_on_signals
+    from ..launch.training import RESULTS_NAME
+
+    runner = Runner(read_experiment(options.file, options.set, options.only), options)
+    with exit_on_signals():
+        try:
+            failed = runner.execute()
+        except (KeyboardInterrupt, SystemExit):
+            results = options.output / RESULTS_NAME
+            so_far = f"; results so far: {results}" if results.exists() else ""
+            print(f"stopped; the same command continues{so_far}", file=sys.stderr)
+            raise
+    print("\n".join(runner.table()))
+    print("\n".join(["", *runner.comparison, ""]))
+    for path in (options.output / TABLES_NAME, options.output / PAGE_NAME):
+        if path.exists():
+            print(f"wrote {path}")
+    if failed:
+        raise TrueNegError(f"{len(failed)} failed, the first: {failed[0]}")
+
+
+def _init(options: ExperimentOptions) -> None:
+    """Writes a file, after the counts beside the data and, for a Hugging Face model, a checkpoint beside it."""
+    file, data = options.init, options.data
+    assert file is not None
+    if data is None or options.model is None or options.file is not None:
+        raise TrueNegError("--init: expected --data and --model, and no other FILE.yaml")
+    if file.exists():
+        raise TrueNegError(f"--init {file}: is there already; remove it, or name another file")
+    from ..convert.from_hf import HUB
+    from ..corpus_counts import CountOptions, count_corpus, counts_beside
+    from ..evaluation.models import is_hugging_face
+    from .data import ConvertOptions, convert
+
+    model = Path(options.model)
+    if not (is_hugging_face(model) or model.exists()):
+        raise TrueNegError(f"--model {model}: no such file or folder; {HUB}{model} would download a model")
+    read_symbols(data / "dict.txt")  # before anything is made
+    if is_hugging_face(model):
+        convert(ConvertOptions(source=options.model, output=file.with_suffix(".pt"), data=data))
+        model = file.with_suffix(".pt")
+    if not counts_beside(data).exists():
+        count_corpus(CountOptions(data=data))
+    text = _TEMPLATE.read_text(encoding="utf-8")
+    for name, path in (("data", data), ("model", model)):
+        text = text.replace(f"  {name}: ???", f"  {name}: {json.dumps(str(path.resolve()))}")
+    with replacing_text(file) as stream:
+        stream.write(text)
+    print(f"wrote {file}; next: truneg experiment {file} --output {file.with_suffix('')}")

@@ -7,13 +7,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
+from ..errors import TrueNegError
 from ..objectives import gather_rows
+from ..objectives.build import read_corpus_targets
+from ..vocabulary import vocabulary_of_tokenizer
 
 logger = logging.getLogger(__name__)
 
@@ -158,3 +163,39 @@ def encode(encoder: nn.Module, inputs: dict[str, Any], with_layers: bool) -> tup
     """The hidden states of an encoder's every layer, or of the last alone, shape (B, T, H) each."""
     output = encoder(**inputs, output_hidden_states=with_layers)
     return tuple(output.hidden_states[1:]) if with_layers else (output[0],)  # the first are the embeddings
+
+
+def mix_counts(model: nn.Module, tokenizer: Any, counts: str | Path, share: float = 0.2) -> RemovableHandle:
+    """Has a masked LM predict ``(1 - share) p + share q`` at masked tokens; q is the text's between neighbours.
+
+    Its outputs have the logarithms of these probabilities in place of the logits there; other positions stay as they
+    are. Pipelines, and losses computed from the outputs, see the mixture; the ``loss`` that the model itself gives for
+    labels does not. ``truneg data counts --text ... --tokenizer ...`` writes the file. Mix it in only where you
+    predict: a model that trains on the counted text would see its own answers.
+
+    Args:
+        model: of ``AutoModelForMaskedLM``.
+        tokenizer: the model's.
+        counts: the npz.
+        share: in [0, 1].
+
+    Returns:
+        A handle; its ``remove()`` gives the model back as it was.
+    """
+    if not 0 <= share <= 1:
+        raise TrueNegError(f"share {share}: expected a number in [0, 1]")
+    corpus = read_corpus_targets(Path(counts), vocabulary_of_tokenizer(tokenizer).symbols)
+    mask, padding = tokenizer.mask_token_id, int(tokenizer.pad_token_id or 0)
+
+    def mix(_: nn.Module, args: tuple[Any, ...], named: dict[str, Any], output: Any) -> Any:
+        tokens = named.get("input_ids", args[0] if args else None)
+        if tokens is None:
+            raise TrueNegError("mix_counts: the model was called without input_ids; expected tokens, not embeddings")
+        positions = tokens.eq(mask).reshape(-1).nonzero().squeeze(1)
+        flat = output.logits.reshape(-1, output.logits.size(-1)).clone()
+        mixed = corpus.to(flat.device).mixed(flat[positions], tokens, positions, padding, share)
+        flat[positions] = mixed.to(flat.dtype)
+        output.logits = flat.view_as(output.logits)
+        return output
+
+    return model.register_forward_hook(mix, with_kwargs=True)
