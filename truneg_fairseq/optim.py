@@ -1,8 +1,7 @@
 """ELECTRA's optimizer ``electra_adam`` and schedule ``electra_linear``, and which parameters decay at which rate.
 
-An optimizer of fairseq is given parameters without names, under fp16 and bf16 even their fp32 copies, which keep the
-attribute ``param_group`` alone of what a parameter may carry. So a model tags its parameters when it is built, and the
-optimizer forms its groups from the tags. No optimizer but fairseq's ``composite`` reads the attribute.
+An optimizer of fairseq is given parameters without names, in 16 bits their fp32 copies, which keep of a parameter's
+attributes ``param_group`` alone. So a model tags its parameters when it is built, and the groups follow from the tags.
 
 fairseq reads the fields' types at run time: no ``from __future__ import annotations`` here, and built-in types only.
 """
@@ -87,11 +86,7 @@ def parameter_depths(names: Iterable[str]) -> dict[str, int]:
 
 
 def tag_parameters(model: nn.Module) -> None:
-    """Sets ``param_group`` of every parameter to its depth; calling it again tags anew.
-
-    A parameter of several names (tied embeddings, those that a generator and a discriminator share) gets the largest
-    of their depths: an embedding tied to a head is an embedding.
-    """
+    """Sets ``param_group`` of every parameter to its depth, the largest of its names': a tied head is an embedding."""
     named = list(model.named_parameters(remove_duplicate=False))
     depths = parameter_depths(name for name, _ in named)
     deepest: dict[nn.Parameter, int] = {}
@@ -220,11 +215,7 @@ class FairseqElectraAdam(FairseqOptimizer):
             group["lr"] = lr * group["lr_scale"]
 
     def clip_grad_norm(self, max_norm: float, aggregate_norm_fn: Callable[[Tensor], Tensor] | None = None) -> Tensor:
-        """As in fairseq, with one call for the norms of all gradients instead of two for each.
-
-        ``max_norm`` 0 only measures; ``aggregate_norm_fn`` makes the norm over all workers from that of this worker.
-        Returns the norm before, a fp32 scalar.
-        """
+        """As in fairseq, with one call for the norms of all gradients instead of two for each."""
         parameters = list(self.params)
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
         if not gradients:
@@ -245,10 +236,7 @@ class FairseqElectraAdam(FairseqOptimizer):
 
 @register_lr_scheduler("electra_linear", dataclass=ElectraLinearConfig)
 class FairseqElectraLinear(FairseqLRScheduler):
-    """:func:`electra_linear` times ``--lr``: update k (from 1) runs with the rate for k - 1 finished updates.
-
-    A function of the number of finished updates alone: nothing is saved, resuming is exact.
-    """
+    """:func:`electra_linear` times ``--lr``: update k (from 1) runs with the rate for k - 1 finished updates."""
 
     def __init__(self, cfg: ElectraLinearConfig, optimizer: FairseqOptimizer) -> None:
         super().__init__(cfg, optimizer)

@@ -30,14 +30,8 @@ class Electra(MaskedLmTrueNeg):
     ``L = L_mlm + 50 L_disc + lambda_word L_sr + lambda_sent L_kl``: hard correction and word-level regularization work
     on the generator, the sentence-level one on the discriminator, whose pass over the sentence that the generator's
     samples fill is H_p already, so that it costs one pass more. L_mlm is a mean over the masked tokens, L_disc over all
-    that are not padding. Replaced is what is sampled and differs from the original.
-
-    Logged: ``loss`` (L_mlm + 50 L_disc, uncorrected and at temperature 1, in bits), ``objective`` (what is minimised),
-    ``gen_loss`` and ``disc_loss`` (each alone, in bits), ``gen_accuracy`` (% of the masked tokens), ``disc_accuracy``
-    (% of all tokens), ``disc_precision`` and ``disc_recall`` (%, of "replaced"), all of the discriminator's against
-    plain labels; ``replaced`` (% of the masked tokens); where false negatives are looked for ``hc_pred``,
-    ``hc_iter`` (Table 2) and ``hc_acceptance`` of the generator and ``disc_fn`` (% of the replaced tokens that are
-    acceptable: the discriminator's false negatives); ``smoothed``, ``smoothed_mass``, ``sr`` and ``kl``.
+    that are not padding. Replaced is what is sampled and differs from the original; docs/reference/files.md explains
+    what is logged.
 
     The detector ``context`` compares hidden states of the discriminator, which reads the samples: it judges every
     sample, and a prediction only where it was sampled.
@@ -61,10 +55,7 @@ class Electra(MaskedLmTrueNeg):
         return super().train(mode)
 
     def forward(self, model: Any, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, Tensor, dict[str, Any]]:
-        """The loss of a batch of electra_pretraining, in one forward pass of an ElectraModel with its generator.
-
-        Returns the loss (fp32 scalar, a sum whatever ``reduce``), the sample size (its denominator) and the counts.
-        """
+        """The loss of a batch of electra_pretraining, in one forward pass of an ElectraModel with its generator."""
         follow_device(self, sample["target"])
         projected = self.projected_positions(sample)
         found: list[MaskedPredictions] = []
@@ -98,10 +89,9 @@ class Electra(MaskedLmTrueNeg):
 class StepGenerator:
     """A random generator that starts anew with every batch, so that a resumed run draws what an uncut one draws.
 
-    fairseq's trainer seeds torch before each update with seed + update, the same on all workers. That seed, which the
-    host knows, and the batch's number in the update seed this generator; batches are numbered through the workers, so
-    that n workers draw what one worker with n micro-batches draws. In validation, which fairseq does not seed, every
-    pass draws the same.
+    It is seeded by torch's seed, which fairseq's trainer sets to seed + update on all workers, and by the batch's
+    number in the update, through the workers: n of them draw what one draws with n micro-batches. In validation, which
+    fairseq does not seed, every pass draws the same.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,6 @@
 """Label smoothing on true negatives, for models that generate: translation, BART, causal LMs.
 
-``label_smoothed_true_neg`` is fairseq's ``label_smoothed_cross_entropy`` with further shares of the target for
-plausible alternatives, hard correction and word-level soft regularization. With all of them 0 it is stock's code that
-runs.
+With every weight 0 it is the code of fairseq's ``label_smoothed_cross_entropy`` that runs.
 """
 
 from collections.abc import Sequence
@@ -40,9 +38,8 @@ class LabelSmoothedTrueNeg(LabelSmoothedCrossEntropyCriterion):
     """Stock label smoothing, and beside its share of the target (``--label-smoothing``) those of the alternatives.
 
     ``L = (1 - eps - a) CE(gold) + eps mean_v CE(v) + a sum_r q(r) CE(r)`` at each target token, v over all other
-    tokens, with hard correction (Eq. 2) and ``+ lambda_word L_sr`` (Eq. 3). Logged are stock's names (``nll_loss`` is
-    plain cross-entropy), and of those that are in use ``smoothed`` (% of the target tokens that share their target with
-    alternatives), ``smoothed_mass`` (% of all targets that these get), ``hc_pred``, ``hc_iter`` and ``sr``.
+    tokens, with hard correction (Eq. 2) and ``+ lambda_word L_sr`` (Eq. 3). The logged ``nll_loss`` is plain
+    cross-entropy, as stock's.
     """
 
     def __init__(self, cfg: LabelSmoothedTrueNegConfig, task: Any) -> None:

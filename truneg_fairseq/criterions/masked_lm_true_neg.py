@@ -1,9 +1,7 @@
-"""Masked-LM criterions that train on true negatives.
+"""Masked-LM criterions that train on true negatives: fairseq's batches, models and logs around ``objectives/loss.py``.
 
-One criterion, ``masked_lm_true_neg``, combines hard correction, soft targets, the two soft regularizations and a
-softmax temperature; ``masked_lm_hc``, ``masked_lm_sr_word`` and ``masked_lm_sr_sent`` are its presets. With every
-weight 0 its losses and gradients are stock ``masked_lm``'s. The mathematics are in :mod:`truneg_fairseq.objectives`;
-here are fairseq's batches, models and logs.
+``masked_lm_hc``, ``masked_lm_sr_word`` and ``masked_lm_sr_sent`` are presets of ``masked_lm_true_neg``. With every
+weight 0 its losses and gradients are stock ``masked_lm``'s.
 """
 
 import logging
@@ -84,13 +82,8 @@ class MaskedLmTrueNeg(MaskedLmLoss):
     divides by the sample size. The vocabulary is projected once, at masked positions only, and no host-device sync is
     added to stock's own indexing.
 
-    Logged, of all workers and micro-batches: ``loss`` and ``ppl`` as stock masked_lm has them (uncorrected, at
-    temperature 1, so that runs compare), ``objective`` (what is minimised, in bits as ``loss``), ``accuracy`` (% of the
-    masked tokens), ``hc_pred`` (% of the mismatches that are corrected, Table 2), ``hc_iter`` (% of the sequences with
-    a correction, Table 2), ``hc_acceptance`` (mean probability, in %, that people accept what is corrected, by a
-    detector that scores), ``smoothed`` (% of the masked tokens with a soft target), ``smoothed_mass`` (% of all targets
-    that other words get), ``sr`` (mean of 1 - cosine), ``kl`` (mean divergence per token, in nats). The correction
-    rates are logged where hard correction is on, or where a ``synonym_table`` is given that nothing else needs.
+    The logged ``loss`` and ``ppl`` are stock masked_lm's (uncorrected, at temperature 1), so that runs compare;
+    ``objective`` is what is minimised. docs/reference/files.md explains the other names.
     """
 
     config: type[Any] = MaskedLmTrueNegConfig
@@ -125,23 +118,13 @@ class MaskedLmTrueNeg(MaskedLmLoss):
 
     @property
     def repeats_its_step(self) -> bool:
-        """Whether batches of one shape take the same kernels with the same constants in every update.
-
-        A teacher asks the device whether there is padding.
-        """
+        """Whether batches of one shape take the same kernels in every update: a teacher asks the device for padding."""
         return not self.options.teacher_targets
 
     def forward(self, model: Any, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, Any, dict[str, Any]]:
-        """The loss of a batch.
+        """The loss of a batch of a masked-LM task: fp32 scalar, a sum whatever ``reduce``; its denominator; the counts.
 
-        Args:
-            model: a fairseq encoder model with an MLM head, perhaps wrapped for data parallelism.
-            sample: a batch of a masked-LM task: ``net_input``, and ``target`` (int64, shape (B, T)) with the original
-                tokens at masked positions and padding elsewhere.
-            reduce: as in stock masked_lm the loss is always summed.
-
-        Returns:
-            The loss (fp32 scalar, a sum), the sample size (its denominator) and the counts to log.
+        The batch's ``target``, int64, shape (B, T), has the original tokens at masked positions and padding elsewhere.
         """
         predicted = self.predict(model, sample)
         passes = self.passes(model, sample, predicted)
@@ -240,10 +223,7 @@ def masked_lm_of(model: Any) -> Any:
 
 
 def follow_device(criterion: nn.Module, batch: Tensor) -> None:
-    """Moves the buffers of a criterion to the device of a batch.
-
-    fairseq's trainer moves a criterion without parameters only where there is one worker, and fairseq-validate never.
-    """
+    """Moves a criterion's buffers; fairseq's trainer does so only with one worker, and fairseq-validate never."""
     if any(buffer.device != batch.device for buffer in criterion.buffers()):
         criterion.to(batch.device)
 

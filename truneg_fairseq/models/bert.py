@@ -1,7 +1,4 @@
-"""BERT for fairseq: the model ``bert`` with the published sizes, equal to the original to rounding.
-
-It is fairseq's RoBERTa with BERT's embeddings (segments among them) and LayerNorm eps, and works wherever RoBERTa does.
-"""
+"""BERT for fairseq, equal to the original to rounding: RoBERTa with BERT's embeddings, segments and LayerNorm eps."""
 
 from __future__ import annotations
 
@@ -73,10 +70,9 @@ class BertEncoder(RobertaEncoder):
     ) -> tuple[Tensor, dict[str, Any]]:
         """As fairseq's RobertaEncoder, with ``padded`` and ``token_embeddings``: see :meth:`SentenceEncoder.forward`.
 
-        ``masked_tokens``, bool, shape (B, T), is where to give logits; None for everywhere. ``masked_positions``,
-        int64, shape (N,), is where it is true in the flattened (B, T), in order; None finds out, with a device sync.
-        Gives logits of shape (N, V) or (B, T, V), or with ``features_only`` features of shape (B, T, H); and the
-        ``inner_states`` of shape (T, B, H), where asked for.
+        Gives logits of shape (N, V) at ``masked_tokens``, bool, shape (B, T), or (B, T, V) everywhere.
+        ``masked_positions``, int64, shape (N,), is where these are true in the flattened (B, T), in order; None finds
+        out, with a device sync.
         """
         if masked_tokens is not None and not features_only and not return_all_hiddens:
             if masked_positions is None:
@@ -184,10 +180,9 @@ class BertModel(RobertaModel):
         answers_allowed: Tensor | None = None,
         **kwargs: Any,
     ) -> tuple[Any, dict[str, Any]]:
-        """As fairseq's RobertaModel, or with ``answers_allowed`` the answers to questions: :class:`.AnswerLogits`.
+        """As fairseq's RobertaModel and :class:`BertEncoder`, or the answers to questions: :class:`.AnswerLogits`.
 
-        ``answers_allowed``, bool, shape (B, T), is where an answer may begin or end. See :class:`BertEncoder` for the
-        other arguments.
+        ``answers_allowed``, bool, shape (B, T), is where an answer may begin or end.
         """
         if answers_allowed is None:
             return super().forward(src_tokens, features_only, return_all_hiddens, classification_head_name, **kwargs)

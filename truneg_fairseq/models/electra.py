@@ -97,11 +97,10 @@ class ElectraModel(BertModel):
         replace: Callable[[Tensor], Tensor] | None = None,
         **kwargs: Any,
     ) -> Any:
-        """As for BERT, with the generator, if any, as masked LM; with ``replace`` a pre-training step.
+        """As for BERT, with the generator, if any, as masked LM; with ``replace`` a step: :class:`ReplacedTokens`.
 
         The whole step is one forward pass, as data parallelism wants it: ``replace`` takes the generator's logits at
-        the masked positions, shape (N, V), and gives what the discriminator reads, int64, shape (B, T). It gives
-        :class:`ReplacedTokens`. See :class:`BertEncoder` for the other arguments.
+        the masked positions, shape (N, V), and gives what the discriminator reads, int64, shape (B, T).
         """
         if replace is not None:
             return self._replace_tokens(src_tokens, replace, return_all_hiddens, **kwargs)

@@ -169,10 +169,9 @@ class SelfAttention(nn.Module):
         self.out_proj = nn.Linear(embed_dim, embed_dim)
 
     def forward(self, x: Tensor, attended: Tensor | None, positions: Tensor | None = None) -> Tensor:
-        """Attends from x, shape (B, T, H); gives the same shape, or (N, H) of N positions.
+        """Attends from x, shape (B, T, H), to the keys of :func:`attend`; gives the same shape.
 
-        ``attended``, bool, shape (B, 1, 1, T), are the keys to attend to; None for all, which allows flash attention.
-        ``positions``, int64, shape (N,), are indices into the flattened (B, T), those to answer for; None for all.
+        With ``positions``, int64, shape (N,), indices into the flattened (B, T), it answers for these alone: (N, H).
         """
         query, key, value = (self._heads(projection(x)) for projection in (self.q_proj, self.k_proj, self.v_proj))
         context = attend(query, key, value, attended, self.dropout if self.training else 0.0)
@@ -243,7 +242,7 @@ class SentenceEncoder(TransformerEncoder):
         """What fairseq's encoder gives: ``encoder_out`` and ``encoder_states`` of shape (T, B, H), and the rest.
 
         ``token_embeddings``, shape (B, T, E), are used in place of the tokens' own; ``padded`` is whether there is
-        padding among the tokens. None finds out, with a host-device sync. ``src_lengths`` are ignored, as in fairseq.
+        padding: None finds out, with a host-device sync. ``src_lengths`` are ignored, as in fairseq.
         """
         padding, attended = self._padding(src_tokens, padded)
         x, words = self.forward_embedding(src_tokens, token_embeddings)
@@ -263,11 +262,10 @@ class SentenceEncoder(TransformerEncoder):
     def states_at(
         self, positions: Tensor, src_tokens: Tensor, token_embeddings: Tensor | None = None, padded: bool | None = None
     ) -> Tensor:
-        """The last layer's states at some positions only, as :meth:`forward` computes them at all.
+        """The last layer's states, shape (N, H), at some positions, as :meth:`forward` computes them at all.
 
-        The others are read by the last layer's attention, but what comes behind it is left out for them: where one
-        token in seven is needed, half of that layer's work. ``positions``, int64, shape (N,), are indices into the
-        flattened (B, T); the states have the shape (N, H).
+        What comes behind the last layer's attention is left out for the others: where one token in seven is needed,
+        half of that layer's work. ``positions``, int64, shape (N,), are indices into the flattened (B, T).
         """
         _, attended = self._padding(src_tokens, padded)
         x, _ = self.forward_embedding(src_tokens, token_embeddings)
@@ -299,8 +297,7 @@ def set_layer_norm_eps(module: nn.Module, eps: float) -> None:
 class LmHead(nn.Module):
     """The masked-LM head of BERT and ELECTRA: dense, activation, LayerNorm, projection with the word embeddings.
 
-    fairseq's RobertaLMHead with a dense layer that leads from the encoder's width H, ``hidden``, to the embeddings'.
-    ``weight``, shape (V, E), are the embeddings to tie to, or those of a head of its own.
+    As fairseq's, with a dense layer to the width of ``weight``, shape (V, E): the embeddings to tie to, or its own.
     """
 
     def __init__(self, hidden: int, weight: nn.Parameter, activation_fn: str) -> None:
@@ -335,7 +332,7 @@ class DiscriminatorHead(nn.Module):
 
 
 class PooledClassificationHead(nn.Module):
-    """The head of BERT: the first token through a dense layer and tanh (its pooler), dropout, a linear classifier."""
+    """BERT's: of features, shape (B, T, H), the first token's through dense layer, tanh and dropout; logits (B, C)."""
 
     def __init__(self, hidden: int, inner: int, classes: int, activation_fn: str, dropout: float) -> None:
         super().__init__()
@@ -345,12 +342,11 @@ class PooledClassificationHead(nn.Module):
         self.out_proj = nn.Linear(inner, classes)
 
     def forward(self, features: Tensor, **unused: Any) -> Tensor:
-        """Logits of shape (B, C) of features of shape (B, T, H)."""
         return self.out_proj(self.dropout(self.activation_fn(self.dense(features[:, 0]))))
 
 
 class LinearClassificationHead(nn.Module):
-    """The head of ELECTRA: the first token, dropout, and a linear classifier."""
+    """ELECTRA's: of features, shape (B, T, H), the first token's through dropout and a linear layer; logits (B, C)."""
 
     def __init__(self, hidden: int, classes: int, dropout: float) -> None:
         super().__init__()
@@ -358,7 +354,6 @@ class LinearClassificationHead(nn.Module):
         self.out_proj = nn.Linear(hidden, classes)
 
     def forward(self, features: Tensor, **unused: Any) -> Tensor:
-        """Logits of shape (B, C) of features of shape (B, T, H)."""
         return self.out_proj(self.dropout(features[:, 0]))
 
 
