@@ -8,8 +8,7 @@ import shutil
 
 import pytest
 import torch
-from fairseq.logging import metrics
-from support.commands import PLUGIN, TINY_MODEL, TINY_TRAINING, WORDS, fairseq_train, run_command, truneg
+from support.commands import WORDS, run_command, truneg
 from support.trainings import batches, build, configuration, detector, make, steps, table_of, trainer_of
 
 from truneg_fairseq.corpus_counts import FILE_NAME
@@ -94,34 +93,6 @@ def test_the_context_score_compares_the_states_of_every_layer(flags, data_bin, t
     for states, tokens in zip(found, (predicted.original, filled), strict=True):
         layers = layer_by_layer(model, tokens, predicted.original)
         torch.testing.assert_close(states, torch.stack([layer[masked] for layer in layers]).detach())
-
-
-@pytest.mark.parametrize("kind", [None, "uniform", "synonym"])
-def test_the_log_has_smoothing_rates_and_no_rates_of_options_that_are_off(kind, data_bin, everything):
-    flags = (f"--{kind}-targets", 0.2, "--synonym-shape", "uniform") if kind else ()
-    table = ("--synonym-table", everything) if kind == "synonym" else ()
-    _, task, model, criterion = build(
-        data_bin, "--criterion", "masked_lm_true_neg", *flags, *table, *WORDPIECE, *NO_DROPOUT
-    )
-    (sample,) = batches(task, 1)
-    judged = criterion.predict(model, sample)
-    with metrics.aggregate(new_root=True) as aggregate:
-        criterion.reduce_metrics([criterion(model, sample)[2]])
-        values = aggregate.get_smoothed_values()
-    assert values.keys() - {"smoothed", "smoothed_mass"} == {"loss", "ppl", "objective", "accuracy"}
-    if kind is None:
-        assert "smoothed" not in values
-        return
-    own = torch.zeros(len(judged.gold))  # what the soft target gives to the original word itself
-    smoothed = torch.ones(len(judged.gold))
-    if kind == "uniform":
-        own += 1 / judged.logits.size(1)
-    else:
-        listed = torch.tensor([symbol in WORDS for symbol in task.source_dictionary.symbols])[judged.gold]
-        smoothed = (judged.whole_word & listed).float()
-        assert 0 < smoothed.sum() < len(smoothed)
-    assert values["smoothed"] == pytest.approx(100 * float(smoothed.mean()), abs=1e-3)
-    assert values["smoothed_mass"] == pytest.approx(20 * float((smoothed * (1 - own)).mean()), abs=1e-3)
 
 
 def test_antonyms_other_forms_and_numbers_are_never_excused(data_bin, tmp_path):
@@ -244,20 +215,6 @@ def test_a_teacher_of_another_dictionary_is_refused(binarized, taught_by, tmp_pa
     (other / "dict.txt").write_text("".join((second, first, *rest)))
     with pytest.raises(SystemExit, match=r"other: was made with a vocabulary of .*, the checkpoint is of"):
         build(other, *CRITERION, "--teacher-targets", 0.3, *taught_by)
-
-
-@pytest.mark.slow
-def test_a_training_tells_its_counts_and_one_that_goes_on_with_others_says_so(binarized, counted, tmp_path):
-    (tmp_path / "other").mkdir()
-    other = tmp_path / "other" / FILE_NAME
-    run_command(truneg("data", "counts", "--data", binarized, "--most", 2, "--output", other))
-    flags = [binarized, "--user-dir", PLUGIN, *TINY_TRAINING, *TINY_MODEL, *CRITERION, *CORPUS_AND_NEAREST]
-    saving = ("--disable-validation", "--save-dir", tmp_path / "saved", "--max-update")
-    first = run_command(fairseq_train(*flags, *counted, *saving, 1)).stdout
-    assert f"corpus counts {counted[1]}: 1,925 tokens, " in first
-    again = run_command(fairseq_train(*flags, "--corpus-counts", other, *saving, 2)).stdout
-    assert "the data differ from the start of " in again
-    assert f" ({FILE_NAME})" in again
 
 
 @pytest.mark.parametrize(

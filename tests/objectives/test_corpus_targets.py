@@ -117,21 +117,6 @@ def test_neighbours_are_those_of_the_original_sentence():
     assert best[[1, 5]].tolist() == [6, 7]
 
 
-def test_no_step_waits_for_the_device():
-    """On "meta" whatever needs a value on the host is an error."""
-    corpus = targets_of([0, 1, 2, 3, 1, 2]).to("meta")
-    original = torch.zeros(2, 4, dtype=torch.long, device="meta")
-    where = torch.zeros(3, dtype=torch.long, device="meta")
-    predicted = MaskedPredictions(None, original, where, where, where, where.eq(0), None)
-    assert corpus.targets(predicted, PAD, 0.1).probability.shape == (3, 3 * 64)
-
-
-def test_counts_stay_integers_when_the_trainer_halves_the_criterion():
-    corpus = targets_of([0, 1, 2]).half()
-    assert {buffer.dtype for buffer in corpus.buffers()} == {torch.int64, torch.int32}
-    assert not corpus.state_dict()
-
-
 @given(
     text=st.lists(st.sampled_from([0, 1, 2, 8]), min_size=3, max_size=40),
     row=st.lists(st.sampled_from([0, 1, 2, 7, 8]), min_size=3, max_size=6),

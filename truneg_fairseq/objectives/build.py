@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ..errors import TrueNegError
-from ..vocabulary import PAD, Vocabulary, WordBoundaries, read_symbols, vocabulary_of_tokenizer
+from ..vocabulary import Vocabulary, WordBoundaries, vocabulary_of_tokenizer
 from .corpus_targets import CorpusTargets
 from .false_negatives import BlockedPairs, Detector, acceptance_model, pair_keys
 from .loss import BITS
@@ -104,27 +104,18 @@ def read_corpus_targets(path: Path, symbols: Sequence[str]) -> CorpusTargets:
 
 
 def _detector(options: TrueNegativeOptions, words: Vocabulary, folder: Path, keys: Tensor | None) -> Detector:
+    features, threshold = options.features, options.hc_threshold
     if not options.gives_probability:
-        return Detector(options.features, options.hc_threshold, keys)
+        return Detector(features, threshold, keys)
     from ..synonyms.build import provide_exclusions
     from ..synonyms.wordnet import eligible_words
 
     file = options.hc_acceptance_model
-    regression = acceptance_model(options.features, Path(file) if file else None)
+    regression = acceptance_model(features, Path(file) if file else None)
     pairs = provide_exclusions(words, folder)
     gold, other = torch.from_numpy(pairs.gold).long(), torch.from_numpy(pairs.synonym).long()
     blocked = BlockedPairs(torch.from_numpy(eligible_words(words)), gold, other)
-    return Detector(
-        options.features, options.hc_threshold, keys if TABLE in options.features else None, regression, blocked
-    )
-
-
-def parts_for_dictionary(path: Path, options: TrueNegativeOptions) -> dict[str, Any]:
-    """:func:`build_parts` for fairseq's ``dict.txt``."""
-    symbols = read_symbols(path)
-    parts = build_parts(options, symbols=symbols, folder=path.parent, padding=PAD)
-    logger.info("%s", expected_losses(len(symbols), parts["corpus"]))
-    return parts
+    return Detector(features, threshold, keys if TABLE in features else None, regression, blocked)
 
 
 def parts_for_tokenizer(tokenizer: Any, options: TrueNegativeOptions, size: int | None = None) -> dict[str, Any]:

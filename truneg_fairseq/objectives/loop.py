@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,13 @@ import torch.nn.functional as F
 from torch import Tensor, distributed
 
 from ..errors import TrueNegError
-from .build import build_parts, parts_for_dictionary, parts_for_tokenizer
+from ..vocabulary import PAD, read_symbols
+from .build import build_parts, expected_losses, parts_for_tokenizer
 from .loss import ACCURACY, CORRECTION_RATES, IGNORED, Objective, Rate, UpdateSize
 from .options import TrueNegativeOptions
 from .passes import EncoderPasses, MaskedPredictions, dropout_off, full_precision, most_likely
+
+logger = logging.getLogger(__name__)
 
 
 class TrueNegativeLoss(Objective):
@@ -85,8 +89,10 @@ class TrueNegativeLoss(Objective):
         cls, dictionary: str | Path, *, ignore_index: int = IGNORED, reduction: str = "mean", **options: Any
     ) -> TrueNegativeLoss:
         """The loss for fairseq's ``dict.txt``; the synonym table is beside it, built where it is missing."""
-        chosen = TrueNegativeOptions(**options)
-        parts = parts_for_dictionary(Path(dictionary), chosen)
+        chosen, path = TrueNegativeOptions(**options), Path(dictionary)
+        symbols = read_symbols(path)
+        parts = build_parts(chosen, symbols=symbols, folder=path.parent, padding=PAD)
+        logger.info("%s", expected_losses(len(symbols), parts["corpus"]))
         return cls(chosen, ignore_index=ignore_index, reduction=reduction, **parts)
 
     def forward(
@@ -106,7 +112,7 @@ class TrueNegativeLoss(Objective):
             logits: shape (N, V) or (B, T, V), or an output of transformers that has them.
             labels: int64, shape (N,) or (B, T): the original token where it is predicted, ``ignore_index`` elsewhere.
             num_items_in_batch: as ``num_items``, under transformers' name.
-            num_items: divide the sum by this number, of a whole update, in place of this batch's masked tokens.
+            num_items: divides the sum, for a whole update, in place of this batch's masked tokens.
             input_ids: int64, shape (B, T), the masked tokens: whole words and corpus targets are judged by the
                 neighbours. Without them a word is whole if its token can be a word of its own.
             model: a masked LM of transformers, for sentence-level regularization and the detector "context".
