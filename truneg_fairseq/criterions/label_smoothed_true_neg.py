@@ -48,14 +48,6 @@ class LabelSmoothedTrueNeg(LabelSmoothedCrossEntropyCriterion):
             options.check(options.select(LabelSmoothedTrueNegConfig, cfg))
             self.objective = self._build_objective(options.select(TrueNegativeOptions, cfg), task)
 
-    def check_model(self, model: Any) -> None:
-        """Refuses an adaptive softmax, of which a model gives states that would pass for logits."""
-        if getattr(unwrap(model).decoder, "adaptive_softmax", None) is not None:
-            raise TrueNegError(
-                "--criterion label_smoothed_true_neg: the model has an adaptive softmax; expected one without "
-                "--adaptive-softmax-cutoff"
-            )
-
     def _build_objective(self, chosen: TrueNegativeOptions, task: Any) -> TrueNegativeLoss:
         given = task.cfg or task.args  # language_modeling has the second alone
         folder, symbols = Path(given.data.split(":")[0]), task.target_dictionary.symbols

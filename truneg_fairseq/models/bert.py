@@ -108,7 +108,6 @@ class BertModel(RobertaModel):
     """
 
     name = "bert"
-    hub_interface = BertHubInterface
 
     def __init__(self, args: Any, encoder: BertEncoder) -> None:
         super().__init__(args, encoder)
@@ -127,7 +126,7 @@ class BertModel(RobertaModel):
 
         ``data_name_or_path`` is the folder of binarized data with its tokenizer; None for that of the training.
         """
-        return load(cls.hub_interface, model_name_or_path, checkpoint_file, data_name_or_path, **overrides)
+        return load(model_name_or_path, checkpoint_file, data_name_or_path, **overrides)
 
     @staticmethod
     def add_args(parser: ArgumentParser) -> None:

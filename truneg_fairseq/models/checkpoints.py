@@ -63,12 +63,19 @@ class Checkpoint:
 
 def read_checkpoint(path: Path) -> Checkpoint:
     """Loads a checkpoint of fairseq-train or fairseq-hydra-train, with weights_only."""
-    content = _load(path)
-    state, config = content["model"], _arguments(content.get("cfg"))
+    require_checkpoint(path)
+    import torch
+
+    try:
+        # The optimizer's state, two thirds of a checkpoint, is never read.
+        mapped = zipfile.is_zipfile(path)
+        content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
+        state, config = dict(content["model"]), _arguments(content.get("cfg"))
+    except Exception as error:  # other files fail to unpickle in many ways
+        raise TrueNegError(f"{path}: {unreadable(error)}; expected a fairseq checkpoint") from None
     model = _arguments(config.get("model")) or _arguments(content.get("args"))
-    if not model:
-        raise TrueNegError(f"{path}: has no weights with a configuration; expected a fairseq checkpoint")
-    _check_arguments(path, model, len(state))
+    if fault := _fault(state, model):
+        raise TrueNegError(f"{path}: {fault}; expected a fairseq checkpoint")
     if any(name.startswith(_EARLY) for name in state):
         state = _renamed(state)
     old = _arguments(content.get("args"))
@@ -142,48 +149,26 @@ def write_checkpoint(
         torch.save(content, stream)
 
 
-def _load(path: Path) -> dict[str, Any]:
-    require_checkpoint(path)
-    import torch
-
-    try:
-        # The optimizer's state, two thirds of a checkpoint, is never read.
-        mapped = zipfile.is_zipfile(path)
-        content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
-        state = dict(content["model"])
-    except Exception as error:  # other files fail to unpickle in many ways
-        raise TrueNegError(f"{path}: {unreadable(error)}; expected a fairseq checkpoint") from None
-    _check_weights(path, state)
-    return content
-
-
-def _check_weights(path: Path, state: Any) -> None:
-    """Raises where the weights are something else than named tensors that hold what their shapes say."""
+def _fault(state: Mapping[Any, Any], model: Mapping[Any, Any]) -> str | None:
+    """What is wrong with weights and the model's arguments: not whole tensors, not plain values, absurd sizes."""
     from torch import Tensor, strided
 
-    def is_whole(tensor: Any) -> bool:
-        if not isinstance(tensor, Tensor) or tensor.layout is not strided or tensor.is_meta:
-            return False
-        return tensor.numel() * tensor.element_size() <= tensor.untyped_storage().nbytes()
-
-    wrong = [name for name, tensor in state.items() if not isinstance(name, str) or not is_whole(tensor)]
-    if wrong:
-        raise TrueNegError(f"{path}: {str(wrong[0])[:80]!r} is no whole tensor; expected a fairseq checkpoint")
-
-
-def _check_arguments(path: Path, model: Mapping[str, Any], tensors: int) -> None:
-    """Raises where the model's arguments are not plain values, or its sizes cannot be those of its tensors."""
+    if not model:
+        return "has no weights with a configuration"
+    for name, tensor in state.items():
+        is_plain = isinstance(name, str) and isinstance(tensor, Tensor) and tensor.layout is strided
+        if not is_plain or tensor.is_meta or tensor.numel() * tensor.itemsize > tensor.untyped_storage().nbytes():
+            return f"{str(name)[:80]!r} is no whole tensor"
     for name, value in model.items():
-        largest = max(1, tensors) if str(name).endswith("_layers") else _LARGEST_SIZE
         if isinstance(name, str) and value is not None and _SIZES.fullmatch(name):
+            largest = max(1, len(state)) if name.endswith("_layers") else _LARGEST_SIZE
             is_plain = type(value) is int and 0 <= value <= largest
         else:
             is_plain = isinstance(name, str) and isinstance(value, str | int | float | list | tuple | dict | None)
         if not is_plain:
-            found = f"argument {str(name)[:80]} is {type(value).__name__} {str(value)[:80]}"
-            raise TrueNegError(
-                f"{path}: its model's {found}; expected plain values, and sizes of its {tensors} tensors"
-            )
+            found = f"{type(value).__name__} {str(value)[:80]}, of a model with {len(state)} tensors"
+            return f"its argument {str(name)[:80]} is {found}"
+    return None
 
 
 def _renamed(state: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from ..optim import tag_parameters
 from .bert import BertEncoder, BertModel, bert_architecture, register_sizes, set_defaults
 from .encoder import DiscriminatorHead, LinearClassificationHead, layer_states
-from .loading import ElectraHubInterface
 
 
 class ReplacedTokens(NamedTuple):
@@ -36,7 +35,6 @@ class ElectraModel(BertModel):
     """ELECTRA (Clark et al., 2020): the discriminator is ``encoder``, and what fine-tuning loads."""
 
     name = "electra"
-    hub_interface = ElectraHubInterface
 
     def __init__(self, args: Any, encoder: BertEncoder, generator: BertEncoder | None = None) -> None:
         super().__init__(args, encoder)

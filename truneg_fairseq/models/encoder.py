@@ -184,7 +184,7 @@ class SelfAttention(nn.Module):
 
 def activation_function(name: str) -> Callable[[Tensor], Tensor]:
     """fairseq's, but for "gelu", for which fairseq copies 16 bits to fp32: torch's kernel gives the same without."""
-    return F.gelu if name == "gelu" else utils.get_activation_fn(name)  # type: ignore[no-any-return]
+    return F.gelu if name == "gelu" else utils.get_activation_fn(name)
 
 
 class EncoderLayer(TransformerEncoderLayerBase):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -99,16 +100,10 @@ class BertHubInterface(RobertaHubInterface):
     def decode(self, tokens: Tensor) -> str | list[str]:
         """The text of token ids, shape (T,), or a list of texts where there are several sentences."""
         dictionary = self.dictionary
-        sentences: list[str] = []
-        symbols: list[str] = []
-        for token in tokens.tolist():
-            if token == dictionary.eos():
-                sentences.append(self.tokenizer.decode(symbols))
-                symbols = []
-            elif token not in (dictionary.bos(), dictionary.pad()):
-                symbols.append(dictionary[token])
-        if symbols:
-            sentences.append(self.tokenizer.decode(symbols))
+        parts = [list(part) for is_end, part in groupby(tokens.tolist(), dictionary.eos().__eq__) if not is_end]
+        left_out = (dictionary.bos(), dictionary.pad())
+        words = ([dictionary[token] for token in part if token not in left_out] for part in parts)
+        sentences = [self.tokenizer.decode(symbols) for symbols in words]
         return sentences if len(sentences) > 1 else "".join(sentences)
 
     @torch.no_grad()
@@ -134,24 +129,18 @@ class BertHubInterface(RobertaHubInterface):
             ids += [self.dictionary.index(symbol) for symbol in self.tokenizer.encode(span.rstrip())]
         return ids
 
-
-class ElectraHubInterface(BertHubInterface):
-    """An ELECTRA; with its discriminator also what it thinks of each token."""
-
     @torch.no_grad()
     def replaced_token_scores(self, sentence: str, *addl_sentences: str) -> list[tuple[str, float]]:
-        """Every token, special ones too, with the probability that it does not belong there."""
+        """Of an ELECTRA: every token, special ones too, with the probability that it does not belong there."""
         tokens = self.encode(sentence, *addl_sentences)
-        head: Any = self.model.discriminator_head
+        head: Any = getattr(self.model, "discriminator_head", None)
         if head is None:
             raise ValueError("the model has no discriminator, expected a checkpoint of the task electra_pretraining")
         scores = head(self.extract_features(tokens))[0].float().sigmoid()
         return [(self.dictionary[token], score) for token, score in zip(tokens.tolist(), scores.tolist(), strict=True)]
 
 
-def load(
-    interface: type[BertHubInterface], folder: str, checkpoint_file: str, data: str | None, **overrides: Any
-) -> BertHubInterface:
+def load(folder: str, checkpoint_file: str, data: str | None, **overrides: Any) -> BertHubInterface:
     """Loads a checkpoint with its task and tokenizer, by default from the data that it was trained on."""
     path = Path(folder) / checkpoint_file
     overrides |= {"load_checkpoint_heads": True, **({} if data is None else {"data": str(data)})}
@@ -161,4 +150,4 @@ def load(
     tokenizer = load_tokenizer(beside)
     # None: what is encoded here must be what the model was trained on.
     check_dictionary(tokenizer, task.source_dictionary.symbols, str(beside / "dict.txt"), lacking_share=0)
-    return interface(cfg, task, models[0], tokenizer)
+    return BertHubInterface(cfg, task, models[0], tokenizer)

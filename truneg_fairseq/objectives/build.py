@@ -50,7 +50,8 @@ def build_parts(
 
         corpus = read_corpus_targets(Path(options.corpus_counts or counts_beside(folder)), symbols)
     parts: dict[str, Any] = {"padding": padding, "corpus": corpus, "teacher": teacher}
-    if not options.looks_at_words:
+    uses_table = options.needs_table or options.synonym_table is not None  # one that is only given is used to log
+    if not uses_table and not options.finds_false_negatives:
         return parts
     if words is None:
         from ..data.tokenizer import vocabulary_of
@@ -59,7 +60,7 @@ def build_parts(
     unfinished = None if words.unfinished is None else torch.from_numpy(words.unfinished)
     parts["boundaries"] = WordBoundaries(torch.from_numpy(words.continues), unfinished)
     table = keys = None
-    if options.uses_table:
+    if uses_table:
         from ..synonyms.build import provide_table
 
         path = Path(options.synonym_table) if options.synonym_table else None
@@ -68,7 +69,6 @@ def build_parts(
         keys = pair_keys(gold, synonym)
         if options.synonym_targets:
             parts["synonyms"] = SynonymLists(gold, synonym, len(words))
-    # A table that no loss uses is still used to log hc_pred and hc_iter.
     only_logged = keys is not None and not options.needs_table and not options.gives_probability
     if options.finds_false_negatives or only_logged:
         parts["detector"] = _detector(options, words, folder, keys)

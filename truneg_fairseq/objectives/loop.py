@@ -49,6 +49,8 @@ class TrueNegativeLoss(Objective):
         super().__init__(options, **keywords)
         if reduction not in ("mean", "sum", "none"):
             raise ValueError(f"reduction: found {reduction!r}, expected mean, sum or none")
+        if reduction == "none" and (options.sr_word_weight or options.sr_sent_weight):
+            raise ValueError('reduction "none": soft regularization has no loss for each token; expected "mean"')
         needed = {
             "hc_weight": self.detector,
             "synonym_targets": self.synonyms,
@@ -142,8 +144,6 @@ class TrueNegativeLoss(Objective):
         passes = self._passes(predicted, model, inputs, embeddings)
         judged = self.judge(predicted, passes)
         if self.reduction == "none":
-            if self.options.sr_word_weight or self.options.sr_sent_weight:
-                raise TrueNegError('reduction "none": soft regularization has no loss for each token; expected "mean"')
             with full_precision(rows.device):
                 return self.cross_entropy(judged, self.soft_targets(judged, passes), "none")[0].view(labels.shape)
         update = None if items is None else self._update(judged, torch.as_tensor(items, device=rows.device))
@@ -222,10 +222,7 @@ class TrueNegativeLoss(Objective):
         flat, options = labels.reshape(-1), self.options
         counted = flat.ne(self.ignore_index)
         if input_ids is None and (options.corpus_targets or options.sr_sent_weight or options.uses_context):
-            raise TrueNegError(
-                f"TrueNegativeLoss with {options.described()}: looks at the sentences; expected loss_fn(logits, "
-                "labels, input_ids=...) with labels of the same shape, or loss_fn.watch(model)"
-            )
+            raise self._lack("input_ids")
         grid = labels if labels.dim() > 1 else labels[None]
         tokens = torch.zeros_like(grid) if input_ids is None else input_ids.view_as(grid)
         gold, whole = torch.where(counted, flat, 0), None
@@ -250,18 +247,12 @@ class TrueNegativeLoss(Objective):
 
         def weight() -> Tensor:
             if embeddings is None and model is None:
-                raise TrueNegError(
-                    f"TrueNegativeLoss with {self.options.described()}: reads the input embeddings; expected "
-                    "loss_fn(logits, labels, embeddings=...), model=..., or loss_fn.watch(model)"
-                )
-            return model.get_input_embeddings().weight if embeddings is None else embeddings  # type: ignore[no-any-return]
+                raise self._lack("embeddings")
+            return model.get_input_embeddings().weight if embeddings is None else embeddings
 
         def encode(tokens: Tensor, gradient: bool, dropout: bool) -> tuple[Tensor, ...]:
             if model is None:
-                raise TrueNegError(
-                    f"TrueNegativeLoss with {self.options.described()}: encodes sentences; expected loss_fn(logits, "
-                    "labels, input_ids=..., model=...), or loss_fn.watch(model)"
-                )
+                raise self._lack("model")
             others = {name: value for name, value in inputs.items() if name in ("attention_mask", "token_type_ids")}
             if not others and self.padding >= 0:
                 others = {"attention_mask": predicted.original.ne(self.padding).long()}
@@ -271,6 +262,13 @@ class TrueNegativeLoss(Objective):
             return tuple(output.hidden_states[1:]) if with_layers else (output[0],)
 
         return EncoderPasses(predicted, self.options, embeddings=weight, encode=encode, with_layers=with_layers)
+
+    def _lack(self, argument: str) -> TrueNegError:
+        """What is wrong where a loss needs more than logits and labels."""
+        return TrueNegError(
+            f"TrueNegativeLoss with {self.options.described()}: needs {argument}; expected loss_fn(logits, labels, "
+            f"{argument}=...), or loss_fn.watch(model)"
+        )
 
     def _update(self, judged: MaskedPredictions, items: Tensor) -> UpdateSize:
         """The denominators of an update of ``items`` masked tokens; its other tokens in this batch's proportion."""

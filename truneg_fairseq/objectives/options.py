@@ -159,16 +159,6 @@ class TrueNegativeOptions(GenerationOptions):
         return (self.finds_false_negatives and TABLE in self.features) or self.synonym_targets != 0
 
     @property
-    def uses_table(self) -> bool:
-        """Whether a synonym table is needed, or given to log hc_pred and hc_iter."""
-        return self.needs_table or self.synonym_table is not None
-
-    @property
-    def looks_at_words(self) -> bool:
-        """Whether it matters which tokens are whole words."""
-        return self.uses_table or self.finds_false_negatives
-
-    @property
     def uses_context(self) -> bool:
         """Whether the detector compares hidden states in context."""
         return self.finds_false_negatives and "context" in self.features

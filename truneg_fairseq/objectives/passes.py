@@ -77,12 +77,9 @@ def count_rows(hits: Tensor, predicted: MaskedPredictions) -> Tensor:
     return rows.gt(0).sum()
 
 
-class _Encoded(NamedTuple):
-    """What is kept of a pass."""
-
-    last: Tensor  # shape (B, T, H), the last layer's states
-    # shape (L, N, H), all layers' at the masked positions, without gradient; None where nothing compares them
-    layers: Tensor | None
+# What is kept of a pass: the last layer's states, shape (B, T, H), and all layers' at the masked positions, shape
+# (L, N, H), without gradient; None where nothing compares them.
+_Encoded = tuple[Tensor, Tensor | None]
 
 
 class EncoderPasses:
@@ -94,7 +91,7 @@ class EncoderPasses:
     Args:
         predicted: the predictions.
         options: decide on gradient and dropout.
-        embeddings: finds the input embedding matrix.
+        embeddings: finds the input embedding matrix, shape (V, E).
         encode: takes tokens, int64, shape (B, T), whether a gradient is wanted and whether dropout is; gives the
             states of the layers, shape (B, T, H) each, the last layer's last. Without ``with_layers`` those of the last
             layer are enough.
@@ -126,19 +123,19 @@ class EncoderPasses:
 
     def original(self) -> Tensor:
         """The last layer's hidden states of the original sentences, shape (B, T, H)."""
-        return self._read_original().last
+        return self._read_original()[0]
 
     def filled(self) -> tuple[Tensor, Tensor]:
         """Sentences with other words at the masked positions, int64, shape (B, T), and their last hidden states."""
-        tokens, read = self._read_filled()
-        return tokens, read.last
+        tokens, (last, _) = self._read_filled()
+        return tokens, last
 
     def hidden_states(self) -> tuple[Tensor, Tensor]:
         """Every layer's states at the masked positions of the original and of the filled sentences.
 
         Shape (L, N, H) each, without gradient; needs ``with_layers``.
         """
-        original, filled = self._read_original().layers, self._read_filled()[1].layers
+        original, filled = self._read_original()[1], self._read_filled()[1][1]
         assert original is not None
         assert filled is not None
         return original, filled
@@ -161,9 +158,9 @@ class EncoderPasses:
 
     def _keep(self, states: Sequence[Tensor]) -> _Encoded:
         if not self._with_layers:
-            return _Encoded(states[-1], None)
+            return states[-1], None
         rows = [gather_rows(layer.detach(), self._predicted.positions) for layer in states]
-        return _Encoded(states[-1], torch.stack(rows))
+        return states[-1], torch.stack(rows)
 
 
 def autocast_of(device: torch.device) -> Callable[[], contextlib.AbstractContextManager[object]]:
