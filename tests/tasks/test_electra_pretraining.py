@@ -210,29 +210,15 @@ def test_special_symbols_in_the_text_are_unknown_words(tmp_path):
         assert batch["net_input"]["src_lengths"].tolist() == [batch["target"].size(1)]
 
 
-def test_whole_words(tmp_path):
-    dictionary = write_dictionary(tmp_path)
-    pieces = {dictionary.index(piece) for piece in PIECES}
-    rng = np.random.default_rng(1)
-    lines = [[int(token) for word in rng.integers(4, 40, size=12) for token in (word, *pieces)] for _ in range(60)]
-    write_split(tmp_path, "train", lines)
-    for settings, whole in (
-        ({"mask_whole_words": True}, True),
-        ({"mask_whole_words": True, "tokenization": "words"}, False),
-        ({}, False),
-    ):
-        torn = 0
-        for batch in batches(task_on(tmp_path, tokens_per_sample=64, **settings))[0]:
-            gold, chosen = original(batch), batch["target"].ne(PAD)
-            joined = torch.isin(gold[:, 1:], torch.tensor(sorted(pieces))) & gold[:, :-1].gt(UNK)
-            torn += int((joined & (chosen[:, 1:] != chosen[:, :-1])).sum())
-        assert (torn == 0) == whole
-
-
-def test_whole_words_whose_pieces_say_that_they_go_on(tmp_path):
-    """subword-nmt marks all pieces but the last."""
+@pytest.mark.parametrize(
+    ("tokenization", "words"),
+    [
+        ("wordpiece", [("walk", "##s", "##ing"), ("car",), ("quick", "##ly")]),
+        ("auto", [("re@@", "build@@", "ing"), ("house",), ("un@@", "told")]),  # subword-nmt marks all but the last
+    ],
+)
+def test_whole_words(tokenization, words, tmp_path):
     dictionary = Dictionary()
-    words = [("re@@", "build@@", "ing"), ("house",), ("un@@", "told")]
     for piece in (piece for word in words for piece in word):
         dictionary.add_symbol(piece)
     dictionary.add_symbol("<mask>")
@@ -240,14 +226,20 @@ def test_whole_words_whose_pieces_say_that_they_go_on(tmp_path):
     rng = np.random.default_rng(1)
     lines = [[dictionary.index(piece) for word in rng.integers(3, size=9) for piece in words[word]] for _ in range(60)]
     write_split(tmp_path, "train", lines)
-    unfinished = torch.tensor([symbol.endswith("@@") for symbol in dictionary.symbols])
-    joined = 0
-    for batch in batches(task_on(tmp_path, tokens_per_sample=64, mask_whole_words=True, tokenization="auto"))[0]:
-        gold, chosen = original(batch), batch["target"].ne(PAD)
-        together = unfinished[gold[:, :-1]] & gold[:, 1:].gt(UNK)
-        assert not (together & (chosen[:, 1:] != chosen[:, :-1])).any()
-        joined += int((together & chosen[:, 1:]).sum())
-    assert joined > 20
+    continues, unfinished = (
+        torch.tensor([is_part(symbol) for symbol in dictionary.symbols])
+        for is_part in (lambda symbol: symbol.startswith("##"), lambda symbol: symbol.endswith("@@"))
+    )
+    for whole, of_dictionary in ((True, tokenization), (True, "words"), (False, tokenization)):
+        torn = joined = 0
+        settings = {"tokens_per_sample": 64, "mask_whole_words": whole, "tokenization": of_dictionary}
+        for batch in batches(task_on(tmp_path, **settings))[0]:
+            gold, chosen = original(batch), batch["target"].ne(PAD)
+            inside = (continues[gold[:, 1:]] | unfinished[gold[:, :-1]]) & gold[:, 1:].gt(UNK) & gold[:, :-1].gt(UNK)
+            torn += int((inside & (chosen[:, 1:] != chosen[:, :-1])).sum())
+            joined += int((inside & chosen[:, 1:]).sum())
+        assert (torn == 0) == (whole and of_dictionary == tokenization)
+        assert joined > 20
 
 
 @pytest.mark.parametrize("criterion", ["masked_lm", "masked_lm_hc"])

@@ -155,7 +155,7 @@ class MaskedLmTrueNeg(MaskedLmLoss):
         positions = sample["net_input"].get("masked_positions")
         if positions is not None:  # of the data
             return masked.new_zeros(masked.numel()).index_fill(0, positions, True).view_as(masked)
-        return torch.where(masked.any(), masked, True)
+        return torch.where(masked.any(), masked, masked.new_ones(()))
 
     def passes(self, model: Any, sample: dict[str, Any], predicted: MaskedPredictions, **filled: Any) -> EncoderPasses:
         """What else the objective asks of the model, made when it is asked for.

@@ -136,7 +136,7 @@ def detection_sums(logits: Tensor, replaced: Tensor, counted: Tensor) -> tuple[T
     bool, the tokens that count; shape (B, T) each.
     """
     cross_entropy = F.binary_cross_entropy_with_logits(logits.float(), replaced.float(), reduction="none")
-    loss = torch.where(counted, cross_entropy, 0.0).sum()
+    loss = torch.where(counted, cross_entropy, cross_entropy.new_zeros(())).sum()
     suspected, replaced = logits.detach().gt(0) & counted, replaced & counted
     counts = {
         "disc_loss": loss.detach(),
