@@ -9,9 +9,8 @@ import shutil
 import pytest
 import torch
 from support.commands import WORDS, run_command, truneg
-from support.trainings import batches, build, configuration, detector, make, steps, table_of, trainer_of
+from support.trainings import batches, build, detector, steps, table_of, trainer_of
 
-from truneg_fairseq.corpus_counts import FILE_NAME
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.trainer.stopping import EXIT_DIVERGED
 from truneg_fairseq.trainer.trainer import PluginTrainer
@@ -158,21 +157,10 @@ CRITERION = ("--criterion", "masked_lm_true_neg")
 CORPUS_AND_NEAREST = ("--corpus-targets", 0.2, "--nearest-targets", 0.1)
 
 
-@pytest.fixture(scope="module")
-def counted(binarized, tmp_path_factory):
-    path = tmp_path_factory.mktemp("counts") / FILE_NAME
-    run_command(truneg("data", "counts", "--data", binarized, "--output", path))
-    return ("--corpus-counts", path)
-
-
-def test_a_training_reads_the_counts_beside_its_data(binarized, counted, tmp_path):
-    data = tmp_path / "data-bin"
-    data.mkdir()
-    for path in binarized.iterdir():
-        (data / path.name).symlink_to(path)
-    (data / FILE_NAME).symlink_to(counted[1])
-    cfg = configuration(data, *CRITERION, *CORPUS_AND_NEAREST)
-    _, _, criterion = make(cfg)
+def test_a_training_reads_the_counts_beside_its_data(binarized, tmp_path):
+    data = shutil.copytree(binarized, tmp_path / "data-bin")
+    run_command(truneg("data", "counts", "--data", data))
+    *_, criterion = build(data, *CRITERION, *CORPUS_AND_NEAREST)
     assert criterion.objective.corpus is not None
     assert not criterion.state_dict()
 
