@@ -181,10 +181,6 @@ SWORDS = {
     "substitutes": {"s": {"target_id": "t", "substitute": "feline"}, "u": {"target_id": "t", "substitute": "dog"}},
     "substitute_labels": {"s": ["TRUE", "FALSE"], "u": ["FALSE"]},
 }
-COINCO = """<document><sent><targetsentence>A cat</targetsentence><tokens>
-<token id="1" wordform="cat" lemma="cat" posMASC="NN" problematic="no"><subst lemma="pet" freq="2" /></token>
-</tokens></sent></document>"""
-SEMEVAL = '<lexelt item="cat.n"><instance id="1"><context>A <head>cat</head> sat</context></instance></lexelt>'
 CLOZE = [{"context": "The cat", "word": "sat", "answers": {"sat": 3, "ran": 1}}]
 PAIR = {"sentence_good": "The cat sits.", "sentence_bad": "The cat sit.", "UID": "agreement"}
 GLUE = "gj04\t1\t\tThe cat sat.\ngj04\t0\t*\tCat the.\n"
@@ -218,17 +214,11 @@ READERS = {
     "SQuAD": Reader(write("s.json", json.dumps(SQUAD)), ("s.json",), lambda folder: read_squad(folder / "s.json")),
     "predictions": Reader(write("p.json", '{"a": "b"}'), ("p.json",), lambda f: read_predictions(f / "p.json")),
     "GLUE": Reader(write("d.tsv", GLUE), ("d.tsv",), lambda f: read_split(TASKS["CoLA"], "train", f / "d.tsv")),
-    "judgements": Reader(write("j.json", json.dumps(SWORDS)), ("j.json",), lambda f: read_people([f / "j.json"])),
+    "judgements": Reader(write("j.json", json.dumps(SWORDS)), ("j.json",), lambda f: read_people(f / "j.json")),
     "gzipped judgements": Reader(
         write("j.json.gz", gzip.compress(json.dumps(SWORDS).encode())),
         ("j.json.gz",),
-        lambda folder: read_people([folder / "j.json.gz"]),
-    ),
-    "CoInCo": Reader(write("c.xml", COINCO), ("c.xml",), lambda folder: read_people([folder / "c.xml"])),
-    "SemEval-2007": Reader(
-        lambda folder: (write("s.xml", SEMEVAL)(folder), write("gold", "cat.n 1 :: dog 2;pet 1;\n")(folder)),
-        ("s.xml", "gold"),
-        lambda folder: read_people([folder / "s.xml", folder / "gold"]),
+        lambda folder: read_people(folder / "j.json.gz"),
     ),
     "cloze answers": Reader(write("a.json", json.dumps(CLOZE)), ("a.json",), lambda f: read_answers(f / "a.json")),
     "published answers": Reader(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -70,6 +71,8 @@ def test_every_word_is_masked_in_turn(trained, tmp_path):
     assert set(masked["primary"]["scores"]) == {"embedding", "context"}
     assert masked[","]["verdict"] == "right" or masked[","]["reason"] == "',' has no synonym in the table (wordnet)"
     assert "\x1b" not in shown.stdout, "no colours where stdout is not a terminal"
+    last = shown.stdout.splitlines()[-1]
+    assert re.fullmatch(r"next: truneg evaluate \S+\.pt --data \S+ --task held-out=valid", last)
     assert shown.stderr.count("synonym table ") == 1
     html = (tmp_path / "e.html").read_text(encoding="utf-8")
     assert html.count("<script>") == 1

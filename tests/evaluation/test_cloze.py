@@ -175,7 +175,7 @@ def test_a_causal_model_reads_from_left_to_right(file, tmp_path, capsys):
 
 
 def test_cloze_answers_can_judge_detectors(file, folder, capsys):
-    judgements = read_people([file])
+    judgements = read_people(file)
     large, of = judgements.targets
     assert (large.context[large.start :], large.word) == ("car .", "car")
     shares = {candidate.word: candidate.share for candidate in large.candidates}

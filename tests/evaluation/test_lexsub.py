@@ -5,7 +5,6 @@ checkpoints, those from Hugging Face and of SentencePiece's and GPT-2's tokens t
 from __future__ import annotations
 
 import io
-import shutil
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from nltk.stem import WordNetLemmatizer
-from support.commands import PIECES, PLUGIN, TINY_MODEL, TINY_TRAINING, WORDS, fairseq_train, run_command
+from support.commands import PIECES, WORDS
 from support.convert_models import random_model, save
 from support.convert_models import run_command as convert
 from support.judgements import ITEMS, content, write
@@ -36,7 +35,7 @@ from truneg_fairseq.evaluation.lexsub import (  # noqa: E402
     SHOWN,
     Lexsub,
     f_parts,
-    generalized_average_precision,
+    gap_parts,
     place_target,
     precision_at,
     recall_parts,
@@ -62,28 +61,22 @@ def obvious_gap(gains):
 
 @given(st.lists(st.integers(0, 10), min_size=1, max_size=12).filter(any))
 def test_gap_is_the_formula(gains):
-    found = generalized_average_precision(np.array(gains, dtype=np.float64))
-    assert found == pytest.approx(obvious_gap(gains))
+    found, count = gap_parts(np.array(gains, dtype=np.float64))
+    assert (found, count) == (pytest.approx(obvious_gap(gains)), 1)
     assert 0 < found <= 1 + 1e-12
 
 
-def test_gap_by_hand():
+def test_metrics_by_hand():
     # 0 + (0 + 4) / 2 + (0 + 4 + 2) / 3 over 4 + (4 + 2) / 2
-    assert generalized_average_precision(np.array([0.0, 4.0, 2.0])) == pytest.approx((2 + 2) / (4 + 3))
-    assert generalized_average_precision(np.array([3.0, 3.0, 0.0])) == 1  # ties in either order
-    assert np.isnan(generalized_average_precision(np.zeros(2)))
-
-
-def test_f_is_the_harmonic_mean_of_sums_over_targets():
-    outputs, golds = [[1, 2, 3], list(range(10))], [{1, 9}, set(range(5, 25))]
-    parts = [f_parts(output, gold) for output, gold in zip(outputs, golds, strict=True)]
-    hits, given_, wanted = 1 + 5, 3 + 10, 2 + 10  # of 20 right words ten count
-    precision, recall = hits / given_, hits / wanted
+    assert gap_parts(np.array([0.0, 4.0, 2.0])) == (pytest.approx((2 + 2) / (4 + 3)), 1)
+    assert gap_parts(np.array([3.0, 3.0, 0.0])) == (1, 1)  # ties in either order
+    assert gap_parts(np.zeros(2)) == (0, 0)
+    parts = [f_parts([1, 2, 3], {1, 9}), f_parts(list(range(10)), set(range(5, 25)))]
+    precision, recall = (1 + 5) / (3 + 10), (1 + 5) / (2 + 10)  # of 20 right words ten count
     found = sum(part[0] for part in parts) / sum(part[1] for part in parts)
-    assert found == pytest.approx(2 * precision * recall / (precision + recall))
-
-
-def test_precision_and_recall_at():
+    assert found == pytest.approx(2 * precision * recall / (precision + recall)), (
+        "the harmonic mean of sums over targets"
+    )
     assert precision_at([4, 5, 6], {4, 6}, 1) == 1
     assert precision_at([4, 5, 6], {4, 6}, 3) == pytest.approx(2 / 3)
     assert precision_at([4], {4}, 3) == pytest.approx(1 / 3)
@@ -137,7 +130,7 @@ def test_a_long_context_is_cut_around_its_target(tokens, tmp_path):
     made = content()
     text = "the " * 100 + "large" + " of" * 100
     made["contexts"]["c:0"]["context"], made["targets"]["t:0"]["offset"] = text, 400
-    place = place_target(read_people([write(tmp_path / "a.json", made)]).targets[0], tokens)
+    place = place_target(read_people(write(tmp_path / "a.json", made)).targets[0], tokens)
     assert len(place.tokens) == WINDOW
     symbols = [tokens.vocabulary.symbols[token] for token in place.tokens]
     assert symbols[0] == "<s>"
@@ -245,7 +238,7 @@ def test_several_checkpoints_and_results(folder, checkpoints, tmp_path, capsys):
     kept = next(each for each in read if each.model == "roberta" and each.task == "lexsub kept")
     assert kept.example_ids == ["t:0", "t:1", "t:2", "t:3"]
     assert np.mean(kept.examples["gap"]) == pytest.approx(kept.metrics["gap"])
-    assert kept.settings["sha256"] == read_people([folder / "swords.json.gz"]).sha256
+    assert kept.settings["sha256"] == read_people(folder / "swords.json.gz").sha256
     main(["compare", str(results)])
     compared = capsys.readouterr().out
     shown = f"{100 * kept.metrics['gap']:.2f}"
@@ -282,7 +275,7 @@ def test_controls_by_hand(folder, tokens, checkpoints, tmp_path):
         near, far = tokens.token("big"), tokens.token("table")
         model.embeddings[near] = 0.5 * model.embeddings[gold] / model.embeddings[gold].norm()
         model.embeddings[far] = -model.embeddings[gold]
-    plain = dict(benchmark._rows(model, None))
+    plain = dict(model.rows([place.query() for place in benchmark.places]))
     mixed = dict(benchmark._look_up(model, SynonymTable.load(table)))
     added = np.exp(plain[0])
     added[near] += 0.1
@@ -310,45 +303,24 @@ TEXT = [item[0].replace("[", "").replace("]", "") for item in ITEMS if "[slither
 TEXT += [f"It is {word}." for word in WORDS]
 
 
-def benchmark_of(checkpoint, data, judgements):
-    model, own = opened(checkpoint, data)
-    return model, own, yardstick(Lexsub, own, judgements)
-
-
-def test_a_checkpoint_from_hugging_face(folder, tmp_path):
-    """Its probabilities at the targets are those of transformers' model."""
+def test_a_folder_of_hugging_face_ranks_as_its_conversion(folder, tmp_path):
     data, judgements = folder / "data-bin", folder / "swords.json.gz"
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, *PIECES]
-    theirs = random_model("BertForMaskedLM", tokens=tokens)
-    convert(save(theirs, tmp_path / "bert", tokens), tmp_path / "bert.pt", "--data", data)
-    ours, own, benchmark = benchmark_of(tmp_path / "bert.pt", data, judgements)
-    special = {"<s>": "[CLS]", "<pad>": "[PAD]", "</s>": "[SEP]", "<unk>": "[UNK]", "<mask>": "[MASK]"}
-    named = [special.get(symbol, symbol) for symbol in own.vocabulary.symbols]
-    known = [index for index, name in enumerate(named) if name in tokens]
-    row_of = {index: tokens.index(named[index]) for index in known}
-    for index, found in benchmark._rows(ours, own.mask):
-        place = benchmark.places[index]
-        ids = [row_of[token] for token in place.tokens.tolist()]
-        ids[place.position] = tokens.index("[MASK]")
-        with torch.no_grad():
-            expected = theirs(torch.tensor([ids])).logits[0, place.position][list(row_of.values())]
-        difference = torch.from_numpy(found)[known] - expected
-        assert float(difference.max() - difference.min()) < 1e-4, "the same but for the rows that fairseq adds"
-    results = tmp_path / "results.jsonl"
-    flags = ["--data", str(data), "--task", f"lexsub={judgements}", "--cpu", "--results", str(results)]
-    main(["evaluate", str(tmp_path / "bert.pt"), *flags])
-    converted = read_results([results])
-    assert len(converted) == 4
-    # The folder itself, without data, has the same order of words.
-    direct = tmp_path / "direct.jsonl"
-    main(["evaluate", str(tmp_path / "bert"), *flags[2:-1], str(direct)])
-    for one, other in zip(converted, read_results([direct]), strict=True):
+    save(random_model("BertForMaskedLM", tokens=tokens), tmp_path / "bert", tokens)
+    convert(tmp_path / "bert", tmp_path / "bert.pt", "--data", data)
+    flags, found = ["--data", str(data), "--task", f"lexsub={judgements}", "--cpu"], []
+    for name in ("bert.pt", "bert"):
+        results = tmp_path / f"{name}.jsonl"
+        main(["evaluate", str(tmp_path / name), *flags, "--results", str(results)])
+        found.append(read_results([results]))
+    assert len(found[0]) == len(found[1]) == 4
+    for one, other in zip(*found, strict=True):
         for name in ("gap", "f10_lenient_accepted", "precision_at_1", "recall_at_10"):
             assert one.metrics[name] == pytest.approx(other.metrics[name])
     with pytest.raises(SystemExit, match="has other tokens than"):
-        main(["evaluate", f"a={tmp_path / 'bert'}", str(tmp_path / "bert.pt"), *flags[:-2]])
+        main(["evaluate", f"a={tmp_path / 'bert'}", str(tmp_path / "bert.pt"), *flags])
     with pytest.raises(SystemExit, match="a fairseq checkpoint needs --data"):
-        main(["evaluate", str(tmp_path / "bert.pt"), *flags[2:-2]])
+        main(["evaluate", str(tmp_path / "bert.pt"), *flags[2:]])
 
 
 def sentencepiece() -> SentencePieceTokenizer:
@@ -366,27 +338,18 @@ def gpt2() -> FastTokenizer:
 
 @pytest.mark.parametrize("make", [sentencepiece, gpt2])
 def test_tokens_of_other_kinds(make, folder, tmp_path):
-    """Real data, a real training, and the command: the words of the file are found as tokens of their kind."""
+    """The words of the file are found as tokens of their kind."""
     (tmp_path / "text").write_text("\n".join(TEXT) + "\n", encoding="utf-8")
-    data, judgements = tmp_path / "data-bin", folder / "swords.json.gz"
     make().save(tmp_path / "tokenizer")
     text = {"train": [tmp_path / "text"], "valid": [tmp_path / "text"]}
-    binarize(BinarizeOptions(**text, tokenizer=tmp_path / "tokenizer", output_dir=data, workers=1))
-    training = (*TINY_TRAINING, *TINY_MODEL, "--criterion", "masked_lm", "--max-update", 1)
-    run_command(fairseq_train(data, "--user-dir", PLUGIN, *training, "--save-dir", tmp_path / "trained"))
-    checkpoint = shutil.copy(tmp_path / "trained" / "checkpoint_last.pt", tmp_path / "model.pt")
-    model, own, benchmark = benchmark_of(checkpoint, data, judgements)
+    binarize(BinarizeOptions(**text, tokenizer=tmp_path / "tokenizer", output_dir=tmp_path / "data", workers=1))
+    own = DataTokens(tmp_path / "data")
+    benchmark = yardstick(Lexsub, own, folder / "swords.json.gz")
     assert [place.target.word for place in benchmark.places] == ["large", "walked", "film", "begin"]
     for place in benchmark.places:
         words = [own.vocabulary.words[token] for token in (place.gold, *place.candidates) if token >= 0]
-        known = {candidate.word for candidate in place.target.candidates}
         assert words[0] == place.target.word
         assert len(words) > 2
-        assert set(words[1:]) <= known
-    results = tmp_path / "results.jsonl"
-    flags = ["--data", str(data), "--task", f"lexsub={judgements}", "--cpu", "--results", str(results)]
-    main(["evaluate", str(checkpoint), *flags])
-    kept = next(each for each in read_results([results]) if each.task == "lexsub kept")
-    found = benchmark.score(model)["lexsub kept"].ratios["gap"]
-    assert kept.metrics["gap"] == pytest.approx(found.value)
-    assert 0 < found.value < 1
+        assert set(words[1:]) <= {candidate.word for candidate in place.target.candidates}
+    scores = benchmark.score(Fixed(own, ["big", "stay", "movie", "start"]))
+    assert scores["lexsub kept"].ratios["precision_at_1"].value == 1 / 4

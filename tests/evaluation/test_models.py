@@ -317,16 +317,6 @@ def test_electras_folder_has_a_generator_that_predicts_and_a_discriminator_that_
     assert torch.allclose(scorer.states(Query(ids, 2), np.array([6]))[-1, 0], states, atol=1e-5)
 
 
-def test_a_model_that_reads_and_writes_is_refused(tmp_path):
-    from transformers import BartConfig, BartForConditionalGeneration
-
-    sizes = {"d_model": 8, "encoder_layers": 1, "decoder_layers": 1, "vocab_size": len(TOKENS)}
-    sizes |= {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8}
-    BartForConditionalGeneration(BartConfig(**sizes)).save_pretrained(tmp_path)
-    with pytest.raises(TrueNegError, match="is a bart, which reads and writes; expected a masked LM"):
-        HuggingFaceScorer(tmp_path, 1, cpu=True)
-
-
 def test_names_and_seeds_are_those_of_the_paths(tmp_path):
     paths = ["runs/a/seed-1/train/model.pt", "runs/b/seed-2/train/model.pt", "x/checkpoint_best.pt", "bert"]
     assert [(model.name, model.seed) for model in named_models(paths)] == [("a", 1), ("b", 2), ("x", 1), ("bert", 1)]
@@ -366,13 +356,17 @@ def test_a_checkpoint_is_read_once_and_mapped(folder, checkpoints, monkeypatch, 
     assert "held-out text: bits" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("task", "message"),
-    [("blimpp=x", "expected NAME=FILE, with a name of held-out, lexsub"), ("blimp", "expected NAME=FILE")],
-)
-def test_mistakes_are_one_line(task, message, tmp_path):
-    with pytest.raises(SystemExit, match=f"--task {task}: {message}"):
-        main(["evaluate", str(tmp_path), "--task", task])
+def test_mistakes_are_one_line(tmp_path):
+    from transformers import BartConfig, BartForConditionalGeneration
+
+    sizes = {"d_model": 8, "encoder_layers": 1, "decoder_layers": 1, "vocab_size": len(TOKENS)}
+    sizes |= {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8}
+    BartForConditionalGeneration(BartConfig(**sizes)).save_pretrained(tmp_path)
+    with pytest.raises(TrueNegError, match="is a bart, which reads and writes; expected a masked LM"):
+        HuggingFaceScorer(tmp_path, 1, cpu=True)
+    for task in ("blimpp=x", "blimp"):
+        with pytest.raises(SystemExit, match=f"--task {task}: expected NAME=FILE, with a name of held-out, lexsub"):
+            main(["evaluate", str(tmp_path), "--task", task])
 
 
 def test_counts_are_looked_up_alike_in_transformers_and_in_an_evaluation(tmp_path, capsys):

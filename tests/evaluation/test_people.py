@@ -1,14 +1,15 @@
-"""SWORDS's, CoInCo's, SemEval-2007's and cloze formats: what is read, and what is refused in one line."""
+"""SWORDS's and cloze formats, and the script that makes the former of CoInCo and SemEval-2007."""
 
 from __future__ import annotations
 
 import gzip
 import json
 import os
+import runpy
 from pathlib import Path
 
 import pytest
-from support.commands import shared_file
+from support.commands import REPOSITORY, shared_file
 from support.judgements import ANSWERS, content, write
 
 from truneg_fairseq.errors import TrueNegError
@@ -16,7 +17,7 @@ from truneg_fairseq.evaluation.people import Candidate, is_accepted, read_answer
 
 
 def test_plain_and_gzipped_files_are_the_same(tmp_path):
-    plain, packed = read_people([write(tmp_path / "a.json")]), read_people([write(tmp_path / "a.json.gz")])
+    plain, packed = (read_people(write(tmp_path / name)) for name in ("a.json", "a.json.gz"))
     assert plain.targets == packed.targets
     assert plain.sha256 == packed.sha256
     assert plain.candidates == 21
@@ -34,7 +35,7 @@ def test_who_is_unsure_has_no_vote(tmp_path):
     made["substitute_labels"]["s:0-0"] = ["UNSURE"] * 3
     made["substitute_labels"]["s:0-1"] = ["TRUE"] * 5 + ["FALSE"] * 4 + ["UNSURE"]
     made["substitute_labels"]["s:0-2"] = ["TRUE"] * 5 + ["FALSE"] * 5
-    great, huge, *_ = read_people([write(tmp_path / "a.json", made)]).targets[0].candidates
+    great, huge, *_ = read_people(write(tmp_path / "a.json", made)).targets[0].candidates
     assert (great.word, huge.word) == ("great", "huge")
     assert (is_accepted(great.share), is_accepted(huge.share)) == (True, False)
 
@@ -46,14 +47,14 @@ def test_coinco_in_the_format_of_swords(tmp_path):
     for substitute in made["substitutes"].values():
         substitute.pop("extra")
     made["targets"]["t:0"]["pos"] = None
-    target = read_people([write(tmp_path / "a.json", made)]).targets[0]
+    target = read_people(write(tmp_path / "a.json", made)).targets[0]
     assert target.candidates[0] == Candidate("big", 2, 3, True)
     assert all(candidate.people for candidate in target.candidates)
     assert target.pos == "n"
 
 
 def test_swords_development_set():
-    found = read_people([shared_file("lexsub/swords-v1.1_dev.json.gz")])
+    found = read_people(shared_file("lexsub/swords-v1.1_dev.json.gz"))
     assert len(found.targets) == 370
     assert found.candidates == 22_969, "nobody was sure of nine others"
     assert sum(candidate.people for target in found.targets for candidate in target.candidates) == 1296 + 1133
@@ -111,18 +112,23 @@ LARGE = (Candidate("big", 3, 3, True), Candidate("of great size", 1, 1, True), C
 """The last one is of another target of the same lemma."""
 
 
-def words_at(judgements):
-    return [target.context[target.start :][: len(target.word)] for target in judgements.targets]
+def as_swords(folder, *contents):
+    """What is read of CoInCo's or SemEval's files, by way of the script."""
+    files = [folder / str(number) for number in range(len(contents))]
+    for file, each in zip(files, contents, strict=True):
+        file.write_bytes(each)
+    script = runpy.run_path(str(REPOSITORY / "data-bin-scripts" / "judgements_to_swords.py"))
+    script["main"]([*map(str, files), str(folder / "swords.json")])
+    targets = read_people(folder / "swords.json").targets
+    assert all(target.context[target.start :].startswith(target.word) for target in targets)
+    return targets
 
 
 def test_coinco(tmp_path):
-    path = tmp_path / "coinco.xml.gz"
-    path.write_bytes(gzip.compress(COINCO.encode()))
-    found = read_people([path])
-    assert words_at(found) == ["large", "walks", "large"], "not what is marked as problematic"
-    first, second, third = found.targets
+    first, second, third = as_swords(tmp_path, COINCO.encode())
+    assert [first.word, second.word, third.word] == ["large", "walks", "large"], "not what is marked as problematic"
     assert first.context == 'They stop. "The large child" stops & walks'
-    assert [target.pos for target in found.targets] == ["a", "v", "a"]
+    assert [first.pos, second.pos, third.pos] == ["a", "v", "a"]
     assert first.candidates == LARGE
     assert second.candidates == (Candidate("go", 2, 2, True),)
     assert [candidate.votes for candidate in third.candidates] == [2, 0, 0]
@@ -130,45 +136,34 @@ def test_coinco(tmp_path):
 
 @pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
 def test_semeval(tmp_path, encoding):
-    path, gold = tmp_path / "lst_all.xml", tmp_path / "lst_all.gold"
-    path.write_bytes(SEMEVAL.replace("No ", "Né ").encode(encoding))
-    gold.write_text(GOLD)
-    found = read_people([path, gold])
-    assert [target.name for target in found.targets] == ["large.a 1", "large.a 2", "around.r.v 4"]
-    assert words_at(found) == ["large", "Large", "walked"]
-    assert found.targets[0].context == 'A – B & C : "a large, quick film" .'
-    assert [target.pos for target in found.targets] == ["a", "a", "v"]
-    assert found.targets[0].candidates == LARGE
-    assert found.targets[2].candidates == (Candidate("go", 3, 3, True),)
+    found = as_swords(tmp_path, SEMEVAL.replace("No ", "Né ").encode(encoding), GOLD.encode())
+    assert [target.name for target in found] == ["large.a 1", "large.a 2", "around.r.v 4"]
+    assert [target.word for target in found] == ["large", "Large", "walked"]
+    assert found[0].context == 'A – B & C : "a large, quick film" .'
+    assert [target.pos for target in found] == ["a", "a", "v"]
+    assert found[0].candidates == LARGE
+    assert found[2].candidates == (Candidate("go", 3, 3, True),)
 
 
 @pytest.mark.parametrize(
-    ("text", "gold", "message"),
+    ("text", "message"),
     [
-        ('{"data": []}', None, "missing required field contexts"),
-        (json.dumps({**content(), "substitutes": {}}), None, "no target has candidates"),
-        ("1", None, "Expected object, got int"),
-        (SEMEVAL, None, "answers are in another file; give that too"),
-        (SEMEVAL, "large.a 1 big 3", "line 1 of its gold file is 'large.a 1 big 3'"),
-        (SEMEVAL, "large.a 1 :: big;", "line 1 of its gold file"),
-        (SEMEVAL, "large.a 9 :: big 3;", "no target has candidates"),
-        ("<document></document>", None, r"no target has candidates\); expected SWORDS's JSON, CoInCo's XML"),
-        ("<document>", None, "cannot be read"),
-        ('<!DOCTYPE a [<!ENTITY b "c">]><document>&b;</document>', None, "entities of its own"),
-        (COINCO.replace('freq="3"', 'freq="many"'), None, "cannot be read"),
-        ("[]", None, "has no context with answers"),
-        ('[{"context": "a", "answers": {"b": 0}}]', None, "Expected int >= 1"),
-        ("{'a': {'b': 0.5}}", None, "cannot be read"),
-        ("{'a': open('x')}", None, "cannot be read"),
+        ('{"data": []}', r"cannot be read \('targets'\); expected SWORDS's JSON"),
+        (json.dumps({**content(), "substitutes": {}}), "no target has candidates"),
+        (json.dumps(content()).replace('"offset": 16', '"offset": 15'), "its context has ' larg' at offset 15"),
+        ("1", "Expected object, got int"),
+        ("<document></document>", "is not JSON"),
+        ("[]", "has no context with answers"),
+        ('[{"context": "a", "answers": {"b": 0}}]', "Expected int >= 1"),
+        ("{'a': {'b': 0.5}}", "cannot be read"),
+        ("{'a': open('x')}", "cannot be read"),
     ],
 )
-def test_other_files_are_refused(tmp_path, text, gold, message):
+def test_other_files_are_refused(tmp_path, text, message):
     path = tmp_path / "a"
     path.write_text(text)
-    if gold is not None:
-        (tmp_path / "gold").write_text(gold)
     with pytest.raises(TrueNegError, match=message) as error:
-        read_people([path] if gold is None else [path, tmp_path / "gold"])
+        read_people(path)
     assert str(error.value).startswith(str(path))
     assert "\n" not in str(error.value)
 
@@ -213,5 +208,5 @@ def test_a_pipe_can_be_read_once(made, tmp_path):
     out, into = os.pipe()
     os.write(into, file.read_bytes())
     os.close(into)
-    assert read_people([Path(f"/dev/fd/{out}")]).targets == read_people([file]).targets
+    assert read_people(Path(f"/dev/fd/{out}")).targets == read_people(file).targets
     os.close(out)

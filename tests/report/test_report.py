@@ -139,16 +139,12 @@ def test_a_page_of_other_runs_is_not_overwritten(runs, tmp_path, capsys):
     assert "wrote" in report(capsys, tmp_path, runs / "baseline")
 
 
-def test_an_experiments_folder_is_answered_with_its_page(tmp_path, capsys):
+def test_folders_without_a_run(tmp_path, capsys):
     (tmp_path / "e" / "runs").mkdir(parents=True)
     (tmp_path / "e" / "results.jsonl").touch()
-    assert f"is an experiment, whose page is {tmp_path / 'e' / 'report.html'}" in error(
-        capsys, tmp_path, tmp_path / "e"
-    )
-
-
-def test_folders_without_anything(tmp_path, capsys):
     (tmp_path / "empty").mkdir()
+    page = tmp_path / "e" / "report.html"
+    assert f"is an experiment, whose page is {page}" in error(capsys, tmp_path, tmp_path / "e")
     assert "empty: found no metrics.jsonl; expected the --save-dir" in error(capsys, tmp_path, tmp_path / "empty")
     assert "none': no such folder" in error(capsys, tmp_path, tmp_path / "none")
 
@@ -159,6 +155,9 @@ def test_results_of_fine_tuning(runs, tmp_path, capsys):
         for seed in (1, 2, 3):
             scores = {"accuracy": 0.5 + shift + 0.01 * seed}
             append_result(results, Result(model=model, task="RTE", seed=seed, metrics=scores))
+    for model, items in (("base", [0.0, 1.0]), ("new", [0.0, 1.0, 0.5])):
+        fields = {"metrics": {"accuracy": sum(items) / len(items)}, "examples": {"accuracy": items}}
+        append_result(results, Result(model=model, task="CoLA-like", seed=1, **fields))
     report(capsys, tmp_path, runs / "baseline", "--results", results, "--baseline", "base")
     html = (tmp_path / "r.html").read_text(encoding="utf-8")
     assert "GLUE: differences to base" in html
@@ -166,16 +165,7 @@ def test_results_of_fine_tuning(runs, tmp_path, capsys):
     assert "ECE the calibration error" not in html  # there is no held-out text
     assert "[+10.00, +10.00]" in html
     assert "<script>alert" not in html
-
-
-def test_scores_of_other_items_are_compared_over_seeds_alone(runs, tmp_path, capsys):
-    results = tmp_path / "results.jsonl"
-    for model, scores in (("base", [0.0, 1.0]), ("new", [0.0, 1.0, 0.5])):
-        metrics = {"accuracy": sum(scores) / len(scores)}
-        append_result(results, Result(model=model, task="RTE", seed=1, metrics=metrics, examples={"accuracy": scores}))
-    report(capsys, tmp_path, runs / "baseline", "--results", results)
-    html = (tmp_path / "r.html").read_text(encoding="utf-8")
-    assert "new and base, RTE, RTE" in html, "and says that the items are others"
+    assert "new and base, CoLA-like, accuracy" in html, "and says that the items are others"
     assert "Validation: valid" in html
 
 

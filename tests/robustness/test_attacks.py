@@ -106,10 +106,10 @@ def test_candidates_are_of_the_part_of_speech(swap):
 
 
 def test_the_seed_and_the_id_decide_and_nothing_else(swap):
-    questions = [Question(f"q{n}", "?", PANTHERS, WHO.answers) for n in range(6)]
-    first = attack(iter(questions), swap, seed=1)
-    again = attack(iter(questions[::-1]), swap, seed=1)
-    other = attack(iter(questions), swap, seed=2)
+    questions = tuple(Question(f"q{n}", "?", PANTHERS, WHO.answers) for n in range(6))
+    first = attack(SquadData(questions), swap, 1)
+    again = attack(SquadData(questions[::-1]), swap, 1)
+    other = attack(SquadData(questions), swap, 2)
     contexts = [pair.transformed.context for pair in first.pairs]
     assert contexts == [pair.transformed.context for pair in again.pairs][::-1]
     assert contexts != [pair.transformed.context for pair in other.pairs]
@@ -236,9 +236,11 @@ def test_bad_input_ends_in_one_line(tmp_path, wordnet):
     assert "expected the file of pairs that 'truneg attack squad' wrote, OUT.pairs.json" in error(
         "score", source, answers, answers
     )
+    variants = squad(tmp_path / "v.json", *(replace(WHO, id=name) for name in ("a", "a-turk", "b-turk")))
+    assert "v.json: has variants of question 'b' without the question itself" in error("score", variants, answers)
     left_open = replace(WHO, answers=())
     with pytest.raises(TrueNegError, match="has no answers, and its file is not marked as SQuAD 2"):
-        measure(Attack("SwapSynWordNet", {}, 1, (Pair(left_open, left_open, {}),), {}), {}, {})
+        measure(Attack("SwapSynWordNet", {}, 1, (Pair(left_open, left_open, {}),), {}), {"q1": ""}, {"q1": ""})
 
 
 def test_unanswered_variants_are_passed_over(tmp_path, capsys):

@@ -52,6 +52,10 @@ def compare(options: CompareOptions) -> None:
     write_json_lines(options, list(comparison.records()))
     if options.picture is not None:
         difference_chart(comparison).write(options.picture)
+    if options.format == "terminal":  # the others are for a document
+        files = " ".join(options.results)
+        picture = f"truneg compare {files} --picture picture.svg"
+        say("next: " + (picture if options.picture is None else f"truneg report RUN --results {files}"))
 
 
 @dataclass(kw_only=True)

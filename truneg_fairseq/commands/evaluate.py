@@ -76,9 +76,9 @@ def evaluate(options: EvaluateOptions) -> None:
             for result in each.results():
                 append_result(options.results, result)
     notes = dict.fromkeys(each.yardstick.notes for each in found if each.yardstick.notes)
-    shown = yardstick.table(found)
-    print("\n".join(["", *terminal(shown), "", *wrapped([*notes, _NOTE]), *examples_of(found[-1])]))
-    print(f"\n{yardstick.verdict(found)}", flush=True)
+    cells = yardstick.cells_of(found)
+    print("\n".join(["", *terminal(yardstick.table(cells)), "", *wrapped([*notes, _NOTE]), *examples_of(found[-1])]))
+    print(f"\n{yardstick.verdict(cells)}", flush=True)
     if options.results is not None:
         print(f"next: truneg compare {options.results}")
 
@@ -138,6 +138,8 @@ def explain(options: ExplainOptions) -> None:
     if len(sentences) < len(texts):
         passed = f"{len(texts) - len(sentences)} of {len(texts)} texts"
         print(f"passed over {passed}, in which nothing is to be masked", file=sys.stderr)
+    data = f" --data {options.data} --task held-out=valid" if options.data else " --task held-out=TEXT.txt"
+    say(f"next: truneg evaluate {options.checkpoint}{data}")
     write_json_lines(options, [sentence.record() for sentence in sentences])
     if options.html is not None:
         page = explanation_page(sentences, f"What {'/'.join(options.checkpoint.parts[-2:])} predicts").render()

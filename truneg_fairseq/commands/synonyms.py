@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import TrueNegError
-from ..evaluation.models import OpenedModel, OpeningOptions, is_hugging_face, load_table, prepare
+from ..evaluation.models import OpenedModel, OpeningOptions, is_hugging_face, load_table
 from ..files import require_different, require_writable
 from ..options import option
 from ..synonyms import SourceOptions
@@ -163,10 +163,7 @@ class JudgeOptions(OpeningOptions):
     tables: list[Path] = option(
         help="tables; the first is the detectors' own", default_factory=list, positional=True, metavar="NPZ"
     )
-    judgements: list[Path] = option(
-        help="SWORDS's JSON, CoInCo's XML, SemEval-2007's XML and its gold file, or cloze answers, plain or packed",
-        metavar="FILE",
-    )
+    judgements: Path = option(help="SWORDS's JSON, or cloze answers, plain or packed", metavar="FILE")
     checkpoint: Path | None = option(
         None,
         "the masked LM that the detectors ask: a fairseq checkpoint, or a folder of Hugging Face's",
@@ -218,7 +215,6 @@ def judge(options: JudgeOptions) -> None:  # noqa: PLR0915
 
     opened = None
     if options.checkpoint is not None and (wanted - {"table"} or is_hugging_face(options.checkpoint)):
-        prepare([options.checkpoint])
         opened = OpenedModel(options.checkpoint, options)
     if opened is None and options.data is None:
         raise TrueNegError("--data: found none; expected the binarized data of the tables, or a folder as --checkpoint")
@@ -252,14 +248,13 @@ def judge(options: JudgeOptions) -> None:  # noqa: PLR0915
             "dictionary": tokens.vocabulary.fingerprint,
             "table": None if first is None else {"source": first.source, "options": first.options},
         }
-        fitted = acceptance.fit_acceptance(pairs, {each: found[each] for each in features}, provenance)
-        named[name] = fitted.out_of_fold
-        fitted.model.save(options.fit / acceptance_file(features))
-        terms = "".join(f" {value:+.4f} {each}" for each, value in fitted.model.coefficients.items())
-        folds = ", ".join(f"{value:.3f}" for value in fitted.average_precision)
-        lines += [
-            f"{options.fit / acceptance_file(features)}: logit {fitted.model.intercept:.4f}{terms}; AP by fold {folds}"
-        ]
+        chosen = {each: found[each] for each in features}
+        fitted, named[name] = acceptance.fit_acceptance(pairs, chosen, provenance)
+        terms = "".join(f" {value:+.4f} {each}" for each, value in fitted.coefficients.items())
+        folds = ", ".join(f"{value:.3f}" for value in fitted.provenance["folds_average_precision"])
+        written = options.fit / acceptance_file(features)
+        fitted.save(written)
+        lines.append(f"{written}: logit {fitted.intercept:.4f}{terms}; AP by fold {folds}")
     if named:
         cut = int((pairs.accepted if first is None else pairs.listed(first)).sum())
         made.append(acceptance.rankings(named, pairs, cut))

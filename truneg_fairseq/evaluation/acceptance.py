@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score, roc_auc_score
+from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
 from .. import __version__
@@ -24,7 +25,7 @@ from ..results.intervals import Interval, Ratio, bootstrap
 from ..results.tables import Table
 from ..synonyms.table import SynonymTable
 from ..workers import Progress
-from .lexsub import Lemmatizer, Place, places_of
+from .lexsub import Place, lemma_of, places_of
 from .people import Judgements, is_accepted, is_conceivable
 from .scorer import Scorer, Tokens
 
@@ -85,8 +86,7 @@ def scores(
     "table" needs the table, all others the model.
     """
     found: dict[str, Tensor] = {}
-    if "table" in features:
-        assert table is not None
+    if "table" in features and table is not None:
         found["table"] = torch.from_numpy(pairs.listed(table)).float()
     if "embedding" in features and scorer is not None:
         gold, candidate = torch.from_numpy(pairs.gold), torch.from_numpy(pairs.candidate)
@@ -100,42 +100,36 @@ def scores(
     return found
 
 
-def score_table(table: SynonymTable, pairs: JudgedPairs, tokens: Tokens, lemmatizer: Lemmatizer) -> dict[str, Ratio]:
+def score_table(table: SynonymTable, pairs: JudgedPairs, tokens: Tokens) -> dict[str, Ratio]:
     """What people say of a table's pairs at the targets of a file, by the lemma of the synonym.
 
     Shares of pairs: with the target's own lemma (another form of the same word), without votes, accepted, conceivable;
     then accepted among those with votes, and of the accepted one-token candidates those that some pair has.
     """
-    kinds = [_kinds(table, place, tokens, lemmatizer) for place in pairs.places]
-    total, own, unjudged, accepted, conceivable, found = np.array(kinds, dtype=np.float64).reshape(-1, 6).T
+    rows = list[list[float]]()
+    for place in pairs.places:
+        target, single = place.target, {candidate.word: token for token, candidate in place.single}
+        shares = {candidate.word: candidate.share for candidate in target.candidates}
+        own, kinds, found = lemma_of(target.word, target.pos), list[list[bool]](), set[int]()
+        for synonym in table.synonyms(place.gold):
+            word = tokens.vocabulary.words[synonym] or ""
+            lemma = lemma_of(word, target.pos)
+            known = lemma if lemma in shares else word.lower()
+            judged = lemma != own and known in shares
+            accepted = judged and is_accepted(shares[known])
+            conceivable = judged and is_conceivable(shares[known])
+            kinds.append([True, lemma == own, lemma != own and not judged, accepted, conceivable])
+            found |= {single[known]} if accepted and known in single else set()
+        rows.append([*np.array(kinds).reshape(-1, 5).sum(axis=0), len(found)])
+    total, own_lemma, unjudged, accepted, conceivable, recalled = np.array(rows, dtype=np.float64).T
     return {
-        "own lemma": Ratio(own, total),
+        "own lemma": Ratio(own_lemma, total),
         "unjudged": Ratio(unjudged, total),
         "accepted": Ratio(accepted, total),
         "conceivable": Ratio(conceivable, total),
-        "accepted of judged": Ratio(accepted, total - own - unjudged),
-        "recall": Ratio(found, pairs.by_target(pairs.accepted)),
+        "accepted of judged": Ratio(accepted, total - own_lemma - unjudged),
+        "recall": Ratio(recalled, pairs.by_target(pairs.accepted)),
     }
-
-
-def _kinds(table: SynonymTable, place: Place, tokens: Tokens, lemmatizer: Lemmatizer) -> list[int]:
-    """Of one target: pairs, own forms, unjudged, accepted, conceivable; accepted one-token candidates found."""
-    target = place.target
-    shares = {candidate.word: candidate.share for candidate in target.candidates}
-    single = {candidate.word: token for token, candidate in place.single}
-    own, counts, found = lemmatizer.lemma(target.word, target.pos), [0, 0, 0, 0, 0], set()
-    for synonym in table.synonyms(place.gold):
-        word = tokens.vocabulary.words[synonym] or ""
-        lemma = lemmatizer.lemma(word, target.pos)
-        known = lemma if lemma in shares else word.lower()
-        share = shares.get(known)
-        accepted = lemma != own and share is not None and is_accepted(share)
-        conceivable = lemma != own and share is not None and is_conceivable(share)
-        kinds = (True, lemma == own, lemma != own and share is None, accepted, conceivable)
-        counts = [count + kind for count, kind in zip(counts, kinds, strict=True)]
-        if accepted and known in single:
-            found.add(single[known])
-    return [*counts, len(found)]
 
 
 def score_ranking(
@@ -168,18 +162,11 @@ def score_ranking(
     return [bootstrap(partial(statistic, number), count, samples=samples) for number in range(2 + 2 * len(cuts))]
 
 
-def above(pairs: JudgedPairs, score: NDArray[np.float64], threshold: float) -> tuple[int, Ratio, Ratio]:
-    """What a threshold excuses: how many pairs, the accepted share of them, and the recall of accepted ones."""
-    chosen = score >= threshold
-    right = pairs.by_target(chosen & pairs.accepted)
-    return int(chosen.sum()), Ratio(right, pairs.by_target(chosen)), Ratio(right, pairs.by_target(pairs.accepted))
-
-
 def tables(named: Mapping[str, SynonymTable], pairs: JudgedPairs, tokens: Tokens) -> Table:
     """What people say of tables' pairs, and of the judged candidates that tables list."""
-    lemmatizer, rows, head = Lemmatizer(), list[tuple[str, ...]](), dict[str, Ratio]()
+    rows, head = list[tuple[str, ...]](), dict[str, Ratio]()
     for name, table in named.items():
-        head = score_table(table, pairs, tokens, lemmatizer)
+        head = score_table(table, pairs, tokens)
         count = f"{head['accepted'].denominators.sum():,.0f}"
         rows.append(
             (name, count, *(_percent(ratio.interval()) for ratio in head.values()), f"{pairs.listed(table).sum():,}")
@@ -196,12 +183,15 @@ def rankings(named: Mapping[str, NDArray[np.float64]], pairs: JudgedPairs, cut: 
 
 
 def thresholds(named: Mapping[str, NDArray[np.float64]], pairs: JudgedPairs, chosen: Sequence[float]) -> Table:
-    """What detectors accept at some probabilities."""
+    """What detectors accept at some probabilities: how many pairs, the accepted share, the recall of accepted ones."""
     rows = []
     for name, score in named.items():
         for threshold in chosen:
-            count, *ratios = above(pairs, score, threshold)
-            rows.append((f"{name} >= {threshold:g}", f"{count:,}", *(_percent(ratio.interval()) for ratio in ratios)))
+            over = score >= threshold
+            right = pairs.by_target(over & pairs.accepted)
+            ratios = (Ratio(right, pairs.by_target(over)), Ratio(right, pairs.by_target(pairs.accepted)))
+            cells = (_percent(ratio.interval()) for ratio in ratios)
+            rows.append((f"{name} >= {threshold:g}", f"{over.sum():,}", *cells))
     return Table("Thresholds, in %", ("", "pairs", "accepted", "recall"), tuple(rows))
 
 
@@ -209,26 +199,22 @@ def _percent(interval: Interval | None) -> str:
     return "-" if interval is None else "{:.1f} [{:.1f}, {:.1f}]".format(*(100 * value for value in interval))
 
 
-@dataclass(frozen=True)
-class Fit:
-    """A fitted model, and what it is worth on targets that it was not fitted on."""
-
-    model: AcceptanceModel  # fitted on all pairs
-    # float64, shape (N,), each pair's probability by the model of the folds that its target is not in
-    out_of_fold: NDArray[np.float64]
-    average_precision: tuple[float, ...]  # of each fold
-
-
-def folds_by_target(pairs: JudgedPairs, *, folds: int = FOLDS, seed: int = 1) -> NDArray[np.int64]:
+def folds_by_target(pairs: JudgedPairs) -> NDArray[np.int64]:
     """The fold of every pair, int64, shape (N,); a gold word is in one fold only, in all its sentences."""
     words, number = np.unique(pairs.gold, return_inverse=True)
-    return (np.random.default_rng(seed).permutation(len(words)) % folds)[number]
+    return (np.random.default_rng(1).permutation(len(words)) % FOLDS)[number]
 
 
-def fit_acceptance(pairs: JudgedPairs, features: Mapping[str, Tensor], provenance: Mapping[str, Any]) -> Fit:
+def fit_acceptance(
+    pairs: JudgedPairs, features: Mapping[str, Tensor], provenance: Mapping[str, Any]
+) -> tuple[AcceptanceModel, NDArray[np.float64]]:
     """Fits a logistic regression on the N pairs, with five folds by target word; a feature has the shape (N,).
 
     The provenance, of data and checkpoint, goes into the model's file beside what is added here.
+
+    Returns:
+        The model of all pairs, and float64, shape (N,), each pair's probability by the model of the folds that its
+        target is not in.
     """
     names = tuple(features)
     columns = np.stack([features[name].double().numpy() for name in names], axis=1)
@@ -236,28 +222,28 @@ def fit_acceptance(pairs: JudgedPairs, features: Mapping[str, Tensor], provenanc
     out_of_fold, precision = np.empty(len(pairs)), []
     for number in range(FOLDS):
         held = fold == number
-        model = _fit(names, columns[~held], accepted[~held])
+        model = _fit(names, columns[~held], accepted[~held], {})
         chosen = {name: value[torch.from_numpy(held)] for name, value in features.items()}
         out_of_fold[held] = model.probability(chosen).double().numpy()
-        precision.append(float(average_precision_score(accepted[held], out_of_fold[held])))
-    whole = _fit(names, columns, accepted)
+        precision.append(round(float(average_precision_score(accepted[held], out_of_fold[held])), 4))
     facts = {
         **provenance,
         "pairs": len(pairs),
         "targets": len(pairs.places),
         "accepted": round(float(accepted.mean()), 4),
-        "folds_average_precision": [round(value, 4) for value in precision],
+        "folds_average_precision": precision,
         "command": shlex.join(["truneg", *(Path(word).name for word in sys.argv[1:])]),  # files without their folders
         "versions": {"truneg_fairseq": __version__, "scikit-learn": sklearn.__version__, "torch": torch.__version__},
     }
-    return Fit(AcceptanceModel(whole.coefficients, whole.intercept, facts), out_of_fold, tuple(precision))
+    return _fit(names, columns, accepted, facts), out_of_fold
 
 
-def _fit(names: tuple[str, ...], columns: NDArray[np.float64], accepted: NDArray[np.bool_]) -> AcceptanceModel:
+def _fit(
+    names: tuple[str, ...], columns: NDArray[np.float64], accepted: NDArray[np.bool_], facts: dict[str, Any]
+) -> AcceptanceModel:
     """A model of features as they are; the regression itself sees them standardised."""
-    mean, deviation = columns.mean(axis=0), columns.std(axis=0)
-    deviation[deviation == 0] = 1.0
-    fitted = LogisticRegression(max_iter=1000).fit((columns - mean) / deviation, accepted)
-    coefficients = fitted.coef_[0] / deviation
-    intercept = float(fitted.intercept_[0] - (coefficients * mean).sum())
-    return AcceptanceModel({name: float(value) for name, value in zip(names, coefficients, strict=True)}, intercept)
+    scaler = StandardScaler().fit(columns)
+    fitted = LogisticRegression(max_iter=1000).fit(scaler.transform(columns), accepted)
+    coefficients = fitted.coef_[0] / scaler.scale_
+    intercept = float(fitted.intercept_[0] - (coefficients * scaler.mean_).sum())
+    return AcceptanceModel(dict(zip(names, map(float, coefficients), strict=True)), intercept, facts)

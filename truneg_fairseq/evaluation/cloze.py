@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from scipy import stats
 from typing_extensions import override
 
-from ..errors import TrueNegError
 from ..results.intervals import Ratio
 from ..results.result import BITS, Metric
 from .models import OpenedModel
@@ -100,8 +99,7 @@ class Cloze(Yardstick):
                 listed=np.isin(found, self._table.synonyms(gold)) if self._table and gold >= 0 else found < 0,
             )
             self.items.append(item)
-        if not self.items:
-            raise TrueNegError(f"{path}: no answer is a token of the model; expected the model's language")
+        self._require(self.items, "answers that are tokens of the model")
         people = sum(context.people for context in answers.contexts)
         lost = 1 - sum(float(item.counts.sum()) for item in self.items) / people
         self.described = (

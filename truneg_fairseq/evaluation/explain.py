@@ -22,7 +22,7 @@ from ..results.tables import Table
 from ..synonyms.build import provide_table
 from ..workers import Progress
 from .held_out import acceptance, exclusions, judge_of
-from .models import OpenedModel, OpeningOptions, prepare
+from .models import OpenedModel, OpeningOptions
 from .scorer import word_of
 
 RIGHT, FALSE_NEGATIVE, TRUE_NEGATIVE = "right", "false negative", "true negative"
@@ -94,28 +94,22 @@ class ExplainedSentence:
 class Explainer:
     """Explains sentences with one masked LM, in batches.
 
-    Args:
-        model: a fairseq checkpoint, or a folder of Hugging Face's.
-        options: how to open it.
-        synonym_table: None for that of the checkpoint's training, else the one beside the data or in the cache folder.
-        detector: which mistakes are false negatives: table, embedding, context, or several joined by +.
+    Without ``synonym_table`` the table of the checkpoint's training is used, else the one beside the data or in the
+    cache folder. ``detector`` tells which mistakes are false negatives: table, embedding, context, or several joined
+    by +.
     """
 
     def __init__(
         self, model: Path, options: OpeningOptions, *, synonym_table: Path | None = None, detector: str = TABLE
     ) -> None:
         check_detector(detector, "--detector")
-        prepare([model])
         opened = OpenedModel(model, options)
-        if opened.generates:
-            raise TrueNegError(f"{model}: generates token by token; expected a masked LM, whose words can be masked")
         trained_with = opened.recorded_table() if synonym_table is None else None
         if trained_with is not None and trained_with.is_file():
             synonym_table = trained_with
-        self._detector, self._tokens = detector, opened.tokens()
-        if self._tokens.mask is None:
-            raise TrueNegError(f"{model}: its tokenizer has no mask; expected a masked LM")
-        self._vocabulary = self._tokens.vocabulary
+        if opened.generates or (tokens := opened.tokens()).mask is None:
+            raise TrueNegError(f"{model}: has no mask, or generates token by token; expected a masked LM")
+        self._detector, self._tokens, self._vocabulary = detector, tokens, tokens.vocabulary
         self._model = opened.scorer(self._tokens, counts=True)
         self._objective = judge_of(self._tokens, synonym_table, detector)
         # The table is shown with any detector.
@@ -128,20 +122,18 @@ class Explainer:
         None if nothing in the text can be masked.
         """
         tokens, places = self._tokens.encode_with_offsets(text)
-        texts, last = [], 0
-        for end in places[:, 1].tolist():
-            texts.append(text[last:end])
-            last = max(last, end)
-        ids = tokens.tolist()
-        maskable = [place for place, token in enumerate(ids) if token not in self._tokens.special]
-        if not maskable:
-            return None
-        explained: dict[int, MaskedWord] = {}
+        ids, explained = tokens.tolist(), dict[int, MaskedWord]()
         for start, stop in self._parts(ids):
-            inside = [place - start + 1 for place in maskable if start <= place < stop]
-            masked = self._mask_in_turn(torch.from_numpy(self._tokens.framed(ids[start:stop])), inside)
-            explained |= dict(zip((place + start - 1 for place in inside), masked, strict=True))
-        parts = [(part, explained.get(place)) for place, part in enumerate(texts)]
+            inside = [place for place in range(start, stop) if ids[place] not in self._tokens.special]
+            framed = torch.from_numpy(self._tokens.framed(ids[start:stop]))
+            masked = self._mask_in_turn(framed, [place - start + 1 for place in inside])
+            explained |= dict(zip(inside, masked, strict=True))
+        if not explained:
+            return None
+        parts, last = list[tuple[str, MaskedWord | None]](), 0
+        for place, end in enumerate(places[:, 1].tolist()):
+            parts.append((text[last:end], explained.get(place)))
+            last = max(last, end)
         return ExplainedSentence([*parts, (text[last:], None)] if text[last:] else parts)
 
     def _parts(self, ids: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -158,46 +150,45 @@ class Explainer:
 
     def _mask_in_turn(self, tokens: Tensor, places: Sequence[int]) -> Iterator[MaskedWord]:
         """What becomes of each of the places of a sentence, int64, shape (T,)."""
-        assert self._tokens.mask is not None
         for start in Progress(range(0, len(places), _BATCH), desc="masked words", unit="batch", leave=False):
             chosen = torch.tensor(places[start : start + _BATCH])
-            rows = torch.arange(len(chosen))
-            source = tokens.repeat(len(chosen), 1)
+            rows, source = torch.arange(len(chosen)), tokens.repeat(len(chosen), 1)
             target = torch.full_like(source, self._model.padding)
             target[rows, chosen] = source[rows, chosen]
-            source[rows, chosen] = self._tokens.mask
+            source[rows, chosen] = int(self._tokens.mask or 0)
             lengths = torch.full((len(chosen),), len(tokens))
             judged, passes = self._model.judge(self._objective, source, target, lengths, with_layers=True)
             scores = {
                 "embedding": embedding_cosine(passes.embeddings(), judged.gold, judged.prediction).tolist(),
                 "context": context_cosine(*passes.hidden_states()).tolist(),
             }
-            yield from self._described(judged, scores)
+            accepted = judged.acceptance
+            if accepted is None:
+                accepted = acceptance(self._model.embeddings, judged.gold, judged.prediction)
+            for row in range(len(chosen)):
+                of_row = {name: values[row] for name, values in scores.items()}
+                yield self._described(judged, row, of_row, float(accepted[row]))
 
-    def _described(self, judged: MaskedPredictions, scores: dict[str, list[float]]) -> Iterator[MaskedWord]:
-        probabilities = judged.logits.float().softmax(-1)
+    def _described(self, judged: MaskedPredictions, row: int, scores: dict[str, float], chance: float) -> MaskedWord:
+        gold, prediction = int(judged.gold[row]), int(judged.prediction[row])
+        probabilities = judged.logits[row].float().softmax(-1)
         best = probabilities.topk(min(_TOP, len(self._vocabulary)))
-        accepted = judged.acceptance
-        if accepted is None:
-            accepted = acceptance(self._model.embeddings, judged.gold, judged.prediction)
-        for row, (gold, prediction) in enumerate(zip(judged.gold.tolist(), judged.prediction.tolist(), strict=True)):
-            listed = self._table.synonyms(gold).tolist()
-            verdict, reason = self._verdict(judged, row, gold, prediction, listed)
-            chance = float(accepted[row]) if verdict == FALSE_NEGATIVE else None
-            if chance is not None:
-                reason += f"; people accept it with a probability of {chance:.2f}"
-            yield MaskedWord(
-                gold=self._word(gold),
-                prediction=self._word(prediction),
-                gold_probability=float(probabilities[row, gold]),
-                prediction_probability=float(probabilities[row, prediction]),
-                top=list(zip(map(self._word, best.indices[row].tolist()), best.values[row].tolist(), strict=True)),
-                synonyms=list(map(self._word, listed)),
-                scores={} if verdict == RIGHT else {name: values[row] for name, values in scores.items()},
-                acceptance=chance,
-                verdict=verdict,
-                reason=reason,
-            )
+        listed = self._table.synonyms(gold).tolist()
+        verdict, reason = self._verdict(judged, row, gold, prediction, listed)
+        if verdict == FALSE_NEGATIVE:
+            reason += f"; people accept it with a probability of {chance:.2f}"
+        return MaskedWord(
+            gold=self._word(gold),
+            prediction=self._word(prediction),
+            gold_probability=float(probabilities[gold]),
+            prediction_probability=float(probabilities[prediction]),
+            top=list(zip(map(self._word, best.indices.tolist()), best.values.tolist(), strict=True)),
+            synonyms=list(map(self._word, listed)),
+            scores={} if verdict == RIGHT else scores,
+            acceptance=chance if verdict == FALSE_NEGATIVE else None,
+            verdict=verdict,
+            reason=reason,
+        )
 
     def _word(self, token: int) -> str:
         return word_of(token, self._vocabulary)
@@ -260,28 +251,23 @@ def _section(number: int, sentence: ExplainedSentence) -> Section:
         if word is None:
             words.append(Word(text))
             continue
-        anchor = f"word-{number}-{len(rows)}"
-        hint = (
-            f"{word.gold!r} -> {word.prediction!r} ({word.prediction_probability:.2f}): {word.verdict}, {word.reason}"
-        )
-        stripped = text.lstrip()
-        wrong = "" if word.verdict == RIGHT else word.prediction
-        words += [Word(text[: len(text) - len(stripped)]), Word(stripped, _kind(word.verdict), hint, anchor, wrong)]
-        rows.append(_row(word, names, anchor))
+        anchor, stripped, wrong = f"word-{number}-{len(rows)}", text.lstrip(), word.verdict != RIGHT
+        chance = f"({word.prediction_probability:.2f})"
+        hint = f"{word.gold!r} -> {word.prediction!r} {chance}: {word.verdict}, {word.reason}"
+        shown = Word(stripped, _kind(word.verdict), hint, anchor, word.prediction if wrong else "")
+        words += [Word(text[: len(text) - len(stripped)]), shown]
+        synonyms = " ".join(f"[{one}]" if one == word.prediction else one for one in word.synonyms)
+        scores = {name: Cell(f"{value:.3g}", value) for name, value in word.scores.items()}
+        row: list[Cell | str] = [
+            Cell(repr(word.gold), anchor=anchor),
+            repr(word.prediction),
+            Cell(word.verdict, kind=_kind(word.verdict)),
+            Cell(word.reason if wrong else "", kind="long"),
+            Cell(f"{word.gold_probability:.3f}", word.gold_probability),
+            Cell(word.likeliest, kind="long"),
+            synonyms or "-",
+        ]
+        rows.append([*row, *(scores.get(name, "-") for name in names)])
     head = ["original", "prediction", "verdict", "reason", "p(original)", "likeliest words", "synonyms"]
     table = Table(f"Sentence {number}: its words", [*head, *(SCORES[name] for name in names)], rows, filtered=True)
     return Section(f"Sentence {number}", f"sentence-{number}", words=words, tables=[table])
-
-
-def _row(word: MaskedWord, names: Sequence[str], anchor: str) -> list[Cell | str]:
-    synonyms = " ".join(f"[{one}]" if one == word.prediction else one for one in word.synonyms)
-    return [
-        Cell(repr(word.gold), anchor=anchor),
-        repr(word.prediction),
-        Cell(word.verdict, kind=_kind(word.verdict)),
-        Cell("" if word.verdict == RIGHT else word.reason, kind="long"),
-        Cell(f"{word.gold_probability:.3f}", word.gold_probability),
-        Cell(word.likeliest, kind="long"),
-        synonyms or "-",
-        *(Cell(f"{word.scores[name]:.3g}", word.scores[name]) if name in word.scores else "-" for name in names),
-    ]

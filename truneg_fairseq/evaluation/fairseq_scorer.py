@@ -14,7 +14,6 @@ from ..errors import TrueNegError
 from ..models.checkpoints import Checkpoint
 from ..models.encoder import layer_states
 from ..models.loading import load_checkpoint, load_model
-from ..vocabulary import read_symbols
 from .scorer import Scorer
 
 
@@ -30,14 +29,6 @@ class FairseqCausalLm(Scorer):
     batch_tokens: ClassVar[int] = 1024  # the logits of all places are computed
 
     def __init__(self, read: Checkpoint, data: Path, *, cpu: bool = False) -> None:
-        weight = read.state.get("decoder.embed_tokens.weight")
-        symbols = read_symbols(data)[:-1]  # without <mask>
-        found = "other" if weight is None else str(len(weight))
-        if found != str(len(symbols)):
-            raise TrueNegError(
-                f"{read.path}: has embeddings of {found} tokens, {data} has {len(symbols)}; expected the data of its "
-                "training"
-            )
         model, task = load_model(read, data)
         padding = int(task.source_dictionary.pad())
         super().__init__(read.path, model, padding=padding, longest=int(model.max_positions()), cpu=cpu)
@@ -50,7 +41,7 @@ class FairseqCausalLm(Scorer):
 
     @override
     def _layers(self, tokens: Tensor, lengths: Tensor, original: Tensor) -> Sequence[Tensor]:
-        raise TrueNegError(f"{self.path}: is a causal LM; expected a masked LM, whose states know both sides")
+        raise NotImplementedError("a causal LM's states do not know both sides")
 
 
 class FairseqMaskedLm(Scorer):

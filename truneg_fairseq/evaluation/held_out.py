@@ -120,12 +120,7 @@ class HeldOut(Yardstick):
         split, read = self._source, self._last.checkpoint
         require_whole_split(data / split)
         task = load_task(read, data, self._task.mask_seed)
-        try:
-            task.load_dataset(split)
-        except FileNotFoundError:
-            raise TrueNegError(
-                f"--task held-out={split}: {data} has no such split; expected {split}.bin and {split}.idx"
-            ) from None
+        task.load_dataset(split)
         batches = task.get_batch_iterator(
             dataset=task.dataset(split),
             max_sentences=self._task.batch_size,
@@ -148,43 +143,32 @@ class HeldOut(Yardstick):
         from .hf_scorer import HuggingFaceTokens
 
         assert isinstance(self._tokens, HuggingFaceTokens)
-        path, padding = Path(self._source), self._tokens.padding
+        path, padding, size = Path(self._source), self._tokens.padding, self._task.batch_size
         collator = DataCollatorForTrueNegatives(self._tokens.tokenizer)
         seed = 1 if self._task.mask_seed is None else self._task.mask_seed
-        samples = list(self._samples(path, longest - 2))
-        if not samples:
-            raise TrueNegError(f"--task held-out={path}: found no text; expected a paragraph a line")
-        masked = [collator.mask(sample[None], [seed, number], progress=1.0) for number, sample in enumerate(samples)]
-        for start in range(0, len(samples), self._task.batch_size):
-            tokens, labels = zip(*masked[start : start + self._task.batch_size], strict=True)
-            targets = [row[0].masked_fill(row[0].eq(_NOT_MASKED), padding) for row in labels]
-            yield Batch(
-                pad_sequence([row[0] for row in tokens], batch_first=True, padding_value=padding),
-                pad_sequence(targets, batch_first=True, padding_value=padding),
-                torch.tensor([row.size(1) for row in tokens]),
-            )
-
-    def _samples(self, file: Path, length: int) -> Iterator[Tensor]:
-        """The text's tokens in samples of that many, and the special ones around them, each int64, shape (T,)."""
-        paragraphs = [line.strip() for line in read_lines(file) if line.strip()]
+        paragraphs = [line.strip() for line in read_lines(path) if line.strip()]
+        samples = list[Tensor]()
         for start in range(0, len(paragraphs), _PARAGRAPHS):
             (tokens,) = self._tokens.encode_batch([" ".join(paragraphs[start : start + _PARAGRAPHS])])
-            for begin in range(0, len(tokens), length):
-                yield torch.from_numpy(self._tokens.framed(tokens[begin : begin + length]))
+            cuts = range(0, len(tokens), longest - 2)
+            samples += [torch.from_numpy(self._tokens.framed(tokens[at : at + longest - 2])) for at in cuts]
+        masked = [collator.mask(sample[None], [seed, number], progress=1.0) for number, sample in enumerate(samples)]
+        for start in range(0, len(samples), size):
+            sources, labels = zip(*masked[start : start + size], strict=True)
+            targets = [row[0].masked_fill(row[0].eq(_NOT_MASKED), padding) for row in labels]
+            yield Batch(
+                pad_sequence([row[0] for row in sources], batch_first=True, padding_value=padding),
+                pad_sequence(targets, batch_first=True, padding_value=padding),
+                torch.tensor([row.size(1) for row in sources]),
+            )
 
 
 def judge_of(tokens: Tokens, synonym_table: Path | None, detector: str = TABLE) -> Objective:
     """Hard correction with a detector; its ``table`` is None where it needs none."""
     given = str(synonym_table) if synonym_table and TABLE in detector.split("+") else None
     options = TrueNegativeOptions(hc_weight=1.0, hc_detector=detector, synonym_table=given)
-    vocabulary = tokens.vocabulary
-    return build_objective(
-        options,
-        symbols=vocabulary.symbols,
-        words=vocabulary,
-        folder=tokens.tables,
-        padding=tokens.padding,
-    )
+    words = tokens.vocabulary
+    return build_objective(options, symbols=words.symbols, words=words, folder=tokens.tables, padding=tokens.padding)
 
 
 def exclusions(tokens: Tokens) -> SynonymTable | None:
@@ -235,36 +219,33 @@ class FalseNegatives:
     examples: dict[tuple[int, int], Example] = field(default_factory=dict)
 
     def add(self, judged: MaskedPredictions, lengths: Tensor, scorer: Scorer) -> None:
-        """Those of a batch."""
+        """Those of a batch. Examples are of two words, neither forms of one word nor opposites."""
         assert judged.is_false_negative is not None
         rows = judged.is_false_negative.nonzero().squeeze(1)
         gold, prediction = judged.gold[rows], judged.prediction[rows]
         self.found += len(rows)
         pairs = list(zip(gold.tolist(), prediction.tolist(), strict=True))
         self.pairs.update(pairs)
-        real = [index for index, pair in enumerate(pairs) if pair not in self.examples and self._is_example(*pair)]
-        if not real:
-            return
+        real = [
+            index
+            for index, (one, other) in enumerate(pairs)
+            if (one, other) not in self.examples
+            and self.tokens.is_word[[one, other]].all()
+            and not (self.excluded is not None and other in self.excluded.synonyms(one))
+        ]
         chances = acceptance(scorer.embeddings, gold, prediction).tolist()
         probabilities, width = judged.logits[rows].float().softmax(-1), judged.original.size(1)
         for index in sorted(real, key=lambda index: -chances[index]):
-            chance = chances[index]
             if len(self.examples) == EXAMPLES:
                 least = min(self.examples, key=lambda pair: self.examples[pair].acceptance)
-                if self.examples[least].acceptance >= chance:
+                if self.examples[least].acceptance >= chances[index]:
                     break
                 del self.examples[least]
             row, place = divmod(int(judged.positions[rows[index]]), width)
-            sentence = judged.original[row, : int(lengths[row])].tolist()
+            before, after = self.tokens.in_sentence(judged.original[row, : int(lengths[row])].tolist(), place)
             one, other = (float(probabilities[index, token]) for token in pairs[index])
-            before, after = self.tokens.in_sentence(sentence, place)
             word, predicted = (word_of(token, self.tokens.vocabulary) for token in pairs[index])
-            self.examples[pairs[index]] = Example(before, word, predicted, after, one, other, chance)
-
-    def _is_example(self, gold: int, prediction: int) -> bool:
-        """Whether it is a false negative to show: two words, neither forms of one word nor opposites."""
-        excluded = self.excluded is not None and prediction in self.excluded.synonyms(gold)
-        return bool(self.tokens.is_word[gold] and self.tokens.is_word[prediction]) and not excluded
+            self.examples[pairs[index]] = Example(before, word, predicted, after, one, other, chances[index])
 
     def facts(self) -> dict[str, Any]:
         """For a result line."""

@@ -97,7 +97,12 @@ class HuggingFaceScorer(Scorer):
                     str(_base(folder)), use_safetensors=True, output_loading_info=True, **trusted
                 )
             if _base(folder) != folder:
-                model = _adapted(model, folder)
+                require("peft", extra="hf")
+                from peft import PeftModel
+
+                if not (folder / "adapter_model.safetensors").exists():  # PEFT would unpickle another file
+                    raise ValueError("it has no adapter_model.safetensors")
+                model = PeftModel.from_pretrained(model, str(folder)).merge_and_unload()
         except Exception as error:  # transformers fails in many ways
             raise _refused(folder, error) from None
         if config.is_encoder_decoder:
@@ -113,15 +118,15 @@ class HuggingFaceScorer(Scorer):
         super().__init__(folder, model, padding=padding, longest=longest, cpu=cpu)
         self.embeddings, self.updates = model.get_input_embeddings().weight.detach(), transformers_updates(folder)
         self._missing = sorted(loaded["missing_keys"])
-        self._require_weights(f"{model.base_model_prefix}.")  # the head's where it is used: hidden states need none
+        self._require(f"{model.base_model_prefix}.")  # the head's where it is used: hidden states need none
 
-    def _require_weights(self, prefix: str = "") -> None:
+    def _require(self, prefix: str = "") -> None:
         if missing := [name for name in self._missing if name.startswith(prefix)]:
             raise TrueNegError(f"{self.path}: has no {missing[0]}; expected an LM with its prediction head")
 
     @override
     def _logits(self, tokens: Tensor, lengths: Tensor, chosen: Tensor) -> Tensor:
-        self._require_weights()
+        self._require()
         positions = chosen.reshape(-1).nonzero().squeeze(1)
         if self._projection is None:  # what fills a causal model's batches up stands after all that is asked for
             return select_rows(self._model(tokens).logits, positions)
@@ -141,16 +146,6 @@ def _base(folder: Path) -> Path | str:
     if not (folder / ADAPTER).exists() or (folder / "config.json").exists():
         return folder
     return str(read_json(folder / ADAPTER, dict[str, Any], expected="PEFT's configuration")["base_model_name_or_path"])
-
-
-def _adapted(model: Any, folder: Path) -> Any:
-    """The model with the adapter of a folder in its weights."""
-    require("peft", extra="hf")
-    from peft import PeftModel
-
-    if not (folder / "adapter_model.safetensors").exists():
-        raise ValueError("it has no adapter_model.safetensors")
-    return PeftModel.from_pretrained(model, str(folder)).merge_and_unload()
 
 
 def _refused(folder: Path, error: Exception) -> TrueNegError:

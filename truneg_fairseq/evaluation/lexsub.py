@@ -79,7 +79,7 @@ class Place:
 
 def places_of(judgements: Judgements, tokens: Tokens) -> list[Place]:
     """The targets that are one token of the vocabulary, at least one."""
-    found = [place for target in judgements.targets if (place := place_target(target, tokens)) is not None]
+    found = [place_target(target, tokens) for target in judgements.targets if tokens.token(target.word) >= 0]
     if not any((place.candidates >= 0).any() for place in found):
         raise TrueNegError(
             f"{judgements.path}: none of its targets is a token of the dictionary with candidates that are; expected "
@@ -88,15 +88,12 @@ def places_of(judgements: Judgements, tokens: Tokens) -> list[Place]:
     return found
 
 
-def place_target(target: Target, tokens: Tokens) -> Place | None:
-    """The target in a model's tokens; None where the vocabulary has no token for it."""
-    gold = tokens.token(target.word)
-    if gold < 0:
-        return None
+def place_target(target: Target, tokens: Tokens) -> Place:
+    """The target in a model's tokens; it is one of them."""
     before, after = _around(target, tokens)
     room = WINDOW - 3
     taken = min(len(before), max(room // 2, room - len(after)))
-    sequence = tokens.framed([*before[len(before) - taken :], gold, *after[: room - taken]])
+    sequence = tokens.framed([*before[len(before) - taken :], tokens.token(target.word), *after[: room - taken]])
     candidates = np.array([tokens.token(candidate.word) for candidate in target.candidates], dtype=np.int64)
     return Place(target, sequence, taken + 1, candidates)
 
@@ -117,29 +114,29 @@ def _around(target: Target, tokens: Tokens) -> tuple[list[int], list[int]]:
     return before.tolist(), after.tolist()
 
 
-class Lemmatizer:
-    """WordNet's morphology: of the lemmas it gives, the shortest, which is the rule of NLTK's ``WordNetLemmatizer``."""
+_wordnet = lru_cache(maxsize=1)(open_database)  # which looks for the files each time
 
-    def __init__(self) -> None:
-        self._database = open_database()
-        self.lemma = lru_cache(maxsize=1 << 18)(self._lemma)  # bound to the object, not to the class
 
-    def _lemma(self, word: str, pos: str) -> str:
-        """The lemma of a word, in lower case; the word itself where WordNet knows none."""
-        lower = word.lower()
-        return min(self._database.lemmas(lower.replace(" ", "_"), pos), key=len, default=lower).replace("_", " ")
+@lru_cache(maxsize=1 << 18)
+def lemma_of(word: str, pos: str) -> str:
+    """The lemma in lower case; the word itself where WordNet knows none.
+
+    Of the lemmas that WordNet's morphology gives it is the shortest, which is the rule of NLTK's ``WordNetLemmatizer``.
+    """
+    lower = word.lower()
+    return min(_wordnet().lemmas(lower.replace(" ", "_"), pos), key=len, default=lower).replace("_", " ")
 
 
 class TokenLemmas:
     """The lemmas of a vocabulary's whole words, as numbers."""
 
     def __init__(self, tokens: Tokens) -> None:
-        self._tokens, self._lemmatizer, self._numbers = tokens, Lemmatizer(), dict[str, int]()
+        self._tokens, self._numbers = tokens, dict[str, int]()
         self.of_tokens = lru_cache(maxsize=4)(self._of_tokens)
 
     def of_word(self, word: str, pos: str) -> int:
         """The number of a word's lemma, the same for every part of speech; new ones are given as they come."""
-        return self._numbers.setdefault(self._lemmatizer.lemma(word, pos), len(self._numbers))
+        return self._numbers.setdefault(lemma_of(word, pos), len(self._numbers))
 
     def _of_tokens(self, pos: str) -> NDArray[np.int64]:
         """The number of every token's lemma, shape (V,); :data:`NO_LEMMA` where a token is not a word."""
@@ -170,9 +167,7 @@ class Gold:
 
 
 class Lexsub(Yardstick):
-    """SWORDS's JSON, CoInCo's XML, or SemEval-2007's XML and its gold file: targets that are one token and have a
-    one-token candidate that somebody accepts.
-    """
+    """SWORDS's targets that are one token and have a one-token candidate that somebody accepts."""
 
     metrics: ClassVar[Mapping[str, Metric]] = {
         "gap": Metric("GAP", True),
@@ -197,7 +192,8 @@ class Lexsub(Yardstick):
 
     def __init__(self, task: Task, tokens: Tokens, last: OpenedModel) -> None:
         super().__init__(task, tokens, last)
-        judgements, self._table, self._lemmas = read_people(task.paths), self._load_table(), TokenLemmas(tokens)
+        (path,) = task.paths
+        judgements, self._table, self._lemmas = read_people(path), self._load_table(), TokenLemmas(tokens)
         self.sha256 = judgements.sha256
         placed = places_of(judgements, tokens)
         self.places = [place for place in placed if any(candidate.votes for _, candidate in place.single)]
@@ -229,7 +225,7 @@ class Lexsub(Yardstick):
             subsets |= {", listed": listed, ", not listed": ~listed}
         found = dict[str, Scores]()
         for mode, mask in (("masked", self._tokens.mask), ("kept", None)):
-            for end, ratios in self._measured(self._rows(scorer, mask)).items():
+            for end, ratios in self._measured(scorer.rows([place.query(mask) for place in self.places])).items():
                 for subset, there in subsets.items():
                     if there.any():
                         chosen = {metric: ratios[metric].of(there) for metric in self.shown("")}
@@ -261,9 +257,6 @@ class Lexsub(Yardstick):
             for end, found in parts.items()
         }
 
-    def _rows(self, scorer: Scorer, mask: int | None) -> Rows:
-        return scorer.rows([place.query(mask) for place in self.places])
-
     def _chance(self) -> Rows:
         """Random orders of the vocabulary, nearly uniform probabilities."""
         size, random = len(self._tokens.vocabulary), np.random.default_rng(1)
@@ -282,7 +275,7 @@ class Lexsub(Yardstick):
         q is what synonym targets teach: exp(cosine / 0.1) of the target's synonyms with a cosine of at least 0.3.
         """
         embeddings = scorer.embeddings.cpu()
-        for index, row in self._rows(scorer, None):
+        for index, row in scorer.rows([place.query() for place in self.places]):
             gold = self.places[index].gold
             listed = torch.from_numpy(table.synonyms(gold)).long()[None]
             one = {"gold": torch.tensor([gold]), "embeddings": embeddings}
@@ -299,9 +292,9 @@ class Lexsub(Yardstick):
         expressible = set(self._lemmas.of_tokens(place.target.pos).tolist())
         known = [lemma for lemma in gold.lemma_shares if lemma in expressible]
         output = sorted(known, key=lambda lemma: -gold.lemma_shares[lemma])[:CUT]
-        perfect = (1.0, 1.0) if gold.votes.any() else (0.0, 0.0)
+        best = -np.sort(-gold.votes)
         return {
-            **{"gap": perfect, "gap_shares": perfect},
+            **{"gap": gap_parts(best), "gap_shares": gap_parts(best)},
             **_of_output(output, output, gold),
             "probability_accepted": (float(any(lemma in gold.accepted for lemma in known)), 1.0),
         }
@@ -345,8 +338,8 @@ def _of_model(row: NDArray[np.floating], lemmas: NDArray[np.int64], ranked: NDAr
     judged = words[np.isin(words, list(gold.lemma_shares))]
     accepted = np.isin(lemmas, list(gold.accepted))
     return {
-        "gap": _gap_parts(gold.votes[order]),
-        "gap_shares": _gap_parts(gold.shares[order]),
+        "gap": gap_parts(gold.votes[order]),
+        "gap_shares": gap_parts(gold.shares[order]),
         **_of_output(_first_distinct(words), _first_distinct(judged), gold),
         "probability_accepted": (float(np.exp(row[accepted].astype(np.float64)).sum()), 1.0),
     }
@@ -366,32 +359,27 @@ def _of_output(strict: Sequence[int], lenient: Sequence[int], gold: Gold) -> Par
     }
 
 
-def _gap_parts(gains: NDArray[np.float64]) -> tuple[float, float]:
-    return (generalized_average_precision(gains), 1.0) if gains.any() else (0.0, 0.0)
-
-
 def _first_distinct(lemmas: NDArray[np.int64]) -> list[int]:
     """The first ten different ones, in order."""
     distinct, first = np.unique(lemmas, return_index=True)
     return [int(lemma) for lemma in distinct[np.argsort(first)[:CUT]]]
 
 
-def generalized_average_precision(gains: NDArray[np.float64]) -> float:
-    """GAP of one target.
+def gap_parts(gains: NDArray[np.float64]) -> tuple[float, float]:
+    """What one target adds to numerator and denominator of GAP: nothing where no gain is positive.
+
+    GAP is sum_i I(x_i > 0) mean(x_1 .. x_i) over the same sum of the best order, in [0, 1].
 
     Args:
         gains: float64, shape (C,), the votes (or shares) of the candidates in the model's order.
-
-    Returns:
-        sum_i I(x_i > 0) mean(x_1 .. x_i) over the same sum of the best order, in [0, 1]; NaN where no gain is positive.
     """
-    best = _sum_of_means(np.sort(gains)[::-1])
-    return _sum_of_means(gains) / best if best else float("nan")
 
+    def sum_of_means(ordered: NDArray[np.float64]) -> float:
+        means = ordered.cumsum() / np.arange(1, len(ordered) + 1)
+        return float(means[ordered > 0].sum())
 
-def _sum_of_means(gains: NDArray[np.float64]) -> float:
-    means = gains.cumsum() / np.arange(1, len(gains) + 1)
-    return float(means[gains > 0].sum())
+    best = sum_of_means(np.sort(gains)[::-1])
+    return (sum_of_means(gains) / best, 1.0) if best else (0.0, 0.0)
 
 
 def f_parts(output: Sequence[int], gold: Collection[int]) -> tuple[float, float]:

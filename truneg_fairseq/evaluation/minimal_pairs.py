@@ -18,7 +18,6 @@ from msgspec import Struct, field
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from ..errors import TrueNegError
 from ..files import parse_json, read_bytes
 from ..results.intervals import Ratio
 from ..results.result import Metric
@@ -54,21 +53,16 @@ class Blimp(Yardstick):
 
     def __init__(self, task: Task, tokens: Tokens, last: OpenedModel) -> None:
         super().__init__(task, tokens, last)
-        digest = hashlib.sha256()
         files = [file for path in task.paths for file in (sorted(path.glob(self.pattern)) if path.is_dir() else [path])]
+        contents = [read_bytes(file, expected=self.expected, limit=_LARGEST_FILE) for file in files]
         found: dict[str, list[MinimalPair]] = {}
-        for file in files:
-            content = read_bytes(file, expected=self.expected, limit=_LARGEST_FILE)
-            digest.update(content)
+        for file, content in zip(files, contents, strict=True):
             for pair in self.read(file, content):
                 found.setdefault(pair.paradigm, []).append(pair)
         self.paradigms = {name: pairs[: task.limit] for name, pairs in found.items()}
         self.pairs = [pair for pairs in self.paradigms.values() for pair in pairs]
-        if not self.pairs:
-            raise TrueNegError(
-                f"{', '.join(task.files)}: no pairs; expected {self.expected}, or a folder of such files"
-            )
-        self.sha256 = digest.hexdigest()
+        self._require(self.pairs, self.expected)
+        self.sha256 = hashlib.sha256(b"".join(contents)).hexdigest()
         self.described = f"{self.group}: {len(self.pairs):,} pairs of {len(self.paradigms)} paradigms"
 
     def read(self, file: Path, content: bytes) -> Iterator[MinimalPair]:
@@ -106,8 +100,6 @@ class Zorro(Blimp):
     @override
     def read(self, file: Path, content: bytes) -> Iterator[MinimalPair]:
         lines = content.decode(errors="replace").splitlines()
-        if len(lines) % 2:
-            raise TrueNegError(f"{file}: has {len(lines)} lines; expected {self.expected}")
         name = file.name.split(".")[0]
         for bad, good in zip(lines[::2], lines[1::2], strict=True):
             yield MinimalPair(good, bad, name)

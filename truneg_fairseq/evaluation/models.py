@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -46,8 +45,11 @@ class OpenedModel:
     """A model whose file is read once; the module itself is built when :meth:`scorer` asks for it."""
 
     def __init__(self, path: Path, options: OpeningOptions) -> None:
-        self._options, self._read = options, None if is_hugging_face(path) else _read(path, options.data)
-        self.path = _local(path)
+        from ..convert.from_hf import local_folder
+
+        self._options, self._read, self.path = options, None, local_folder(str(path))
+        if not is_hugging_face(path):
+            self._read = _read(path, options.data)
 
     @property
     def checkpoint(self) -> Checkpoint:
@@ -56,54 +58,52 @@ class OpenedModel:
         return self._read
 
     @property
-    def is_causal(self) -> bool:
-        """Whether a fairseq checkpoint is a causal LM: a decoder without an encoder."""
-        names = [] if self._read is None else list(self._read.state)
-        has = {part: any(name.startswith(part) for name in names) for part in ("decoder.layers.", "encoder.")}
-        return has["decoder.layers."] and not has["encoder."]
-
-    @property
     def generates(self) -> bool:
         """Whether a fairseq checkpoint predicts one token after the other: a causal LM, or one that translates."""
         return self._read is not None and any(name.startswith("decoder.layers.") for name in self._read.state)
 
+    @property
+    def is_causal(self) -> bool:
+        """Whether a fairseq checkpoint is a causal LM: a decoder without an encoder."""
+        return self.generates and not any(name.startswith("encoder.") for name in self.checkpoint.state)
+
     def tokens(self) -> Tokens:
         """Of Hugging Face's folder itself, of a fairseq checkpoint those of its data."""
+        options = self._options
         if self._read is None:
             from .hf_scorer import HuggingFaceTokens
 
-            trusted = self._options.trust_remote_code
-            return HuggingFaceTokens(self.path, self._options.tokenization, trust_remote_code=trusted)
+            return HuggingFaceTokens(self.path, options.tokenization, trust_remote_code=options.trust_remote_code)
         from .scorer import DataTokens
 
-        assert self._options.data is not None
-        return DataTokens(self._options.data, self._options.tokenization, causal=self.is_causal)
+        assert options.data is not None
+        return DataTokens(options.data, options.tokenization, causal=self.is_causal)
 
     def scorer(self, tokens: Tokens, *, counts: bool = False) -> Scorer:
         """The model, in evaluation mode; with ``counts`` mixed with those of the options."""
-        scorer = self._scorer(tokens)
-        if counts and self._options.corpus_counts is not None:
-            from ..objectives.build import read_corpus_targets
-
-            if tokens.mask is None:
-                raise TrueNegError(f"--corpus-counts: {self.path} is a causal LM; expected a masked LM")
-            scorer.counts = read_corpus_targets(self._options.corpus_counts, tokens.symbols)
-            scorer.counts_share = self._options.counts_share
-        return scorer
-
-    def _scorer(self, tokens: Tokens) -> Scorer:
-        options = self._options
+        options, causal = self._options, tokens.mask is None
+        scorer: Scorer
         if self._read is None:
             from .hf_scorer import HuggingFaceScorer
 
-            trusted, causal = options.trust_remote_code, tokens.mask is None
-            return HuggingFaceScorer(
+            trusted = options.trust_remote_code
+            scorer = HuggingFaceScorer(
                 self.path, tokens.padding, cpu=options.cpu, causal=causal, trust_remote_code=trusted
             )
-        from .fairseq_scorer import FairseqCausalLm, FairseqMaskedLm
+        else:
+            from .fairseq_scorer import FairseqCausalLm, FairseqMaskedLm
 
-        assert options.data is not None
-        return (FairseqCausalLm if self.is_causal else FairseqMaskedLm)(self._read, options.data, cpu=options.cpu)
+            assert options.data is not None
+            kind = FairseqCausalLm if self.is_causal else FairseqMaskedLm
+            scorer = kind(self._read, options.data, cpu=options.cpu)
+        if counts and options.corpus_counts is not None:
+            from ..objectives.build import read_corpus_targets
+
+            if causal:
+                raise TrueNegError(f"--corpus-counts: {self.path} is a causal LM; expected a masked LM")
+            scorer.counts = read_corpus_targets(options.corpus_counts, tokens.symbols)
+            scorer.counts_share = options.counts_share
+        return scorer
 
     def recorded_table(self) -> Path | None:
         """The synonym table that a fairseq checkpoint was trained with, as its options record it; None without one."""
@@ -128,16 +128,6 @@ def is_hugging_face(path: Path) -> bool:
     return str(path).startswith(HUB) or any((path / name).is_file() for name in ("config.json", "adapter_config.json"))
 
 
-def prepare(paths: Sequence[Path]) -> None:
-    """Registers the plugin with fairseq where a model needs it."""
-    if not all(map(is_hugging_face, paths)):
-        from .. import register
-        from ..models.checkpoints import quiet_fairseq
-
-        register()
-        quiet_fairseq()
-
-
 def load_table(path: Path, tokens: Tokens, dictionary: Path) -> SynonymTable:
     """A synonym table of the models' vocabulary; ``dictionary`` is what the message calls it."""
     from ..synonyms import SynonymTable
@@ -147,18 +137,16 @@ def load_table(path: Path, tokens: Tokens, dictionary: Path) -> SynonymTable:
     return table
 
 
-def _local(path: Path) -> Path:
-    from ..convert.from_hf import local_folder
-
-    return local_folder(str(path))
-
-
 def _read(path: Path, data: Path | None) -> Checkpoint:
-    from ..models.checkpoints import read_checkpoint
-
     if not path.exists():
         raise TrueNegError(f"{path}: no such file or folder; expected a checkpoint of fairseq, a folder or hub:NAME")
     if data is None:
         raise TrueNegError(f"{path}: a fairseq checkpoint needs --data, the binarized data with its tokenizer")
     require_unsplit(data, "--data")
+    from .. import register
+
+    register()
+    from ..models.checkpoints import quiet_fairseq, read_checkpoint
+
+    quiet_fairseq()
     return read_checkpoint(path)

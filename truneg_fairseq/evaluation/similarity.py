@@ -34,23 +34,20 @@ class Similarity(Yardstick):
         (path,) = task.paths
         pairs = read_split(TASKS["STS-B"], "valid", path)
         assert pairs.labels is not None, "the split 'valid' has them, or is refused"
-        self._ids = pairs.ids
+        self._ids, self._sentences = pairs.ids, [*pairs.texts[0], *pairs.texts[1]]
         self._people = np.array([float(label) for label in pairs.labels])
-        self._sentences = [*pairs.texts[0], *pairs.texts[1]]
         self.sha256, self.described = file_digest(path), f"{TASK}: {len(self._people):,} pairs"
 
     @override
     def score(self, scorer: Scorer) -> dict[str, Scores]:
         encoded = self._tokens.encode_batch(self._sentences)
-        longest = scorer.longest - 2
-        return self._scores(scorer.mean_states([self._tokens.framed(each[:longest]) for each in encoded]))
+        return self._scores(scorer.mean_states([self._tokens.framed(each[: scorer.longest - 2]) for each in encoded]))
 
     @override
     def controls(self, scorer: Scorer) -> dict[str, dict[str, Scores]]:
-        embeddings = scorer.embeddings.float().cpu()
-        words = self._tokens.encode_batch(self._sentences)
-        sums = torch.stack([embeddings[torch.from_numpy(each[: scorer.longest - 2])].sum(0) for each in words])
-        return {"input embeddings": self._scores(sums)}
+        embeddings, encoded = scorer.embeddings.float().cpu(), self._tokens.encode_batch(self._sentences)
+        sums = [embeddings[torch.from_numpy(each[: scorer.longest - 2])].sum(0) for each in encoded]
+        return {"input embeddings": self._scores(torch.stack(sums))}
 
     def _scores(self, vectors: torch.Tensor) -> dict[str, Scores]:
         first, second = vectors.double().chunk(2)

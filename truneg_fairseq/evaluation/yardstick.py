@@ -21,7 +21,7 @@ from ..results.intervals import Interval, Ratio, ratios_as_fields
 from ..results.result import Metric, NamedModel, Result
 from ..results.tables import Table
 from ..synonyms.table import SynonymTable
-from .models import OpenedModel, OpeningOptions, load_table, prepare
+from .models import OpenedModel, OpeningOptions, load_table
 from .scorer import Scorer, Tokens
 
 YARDSTICKS = {
@@ -34,7 +34,6 @@ YARDSTICKS = {
     "reading": "reading.Reading",
 }
 """By the names of ``--task``: module and class."""
-
 
 _BOUNDS = ("ceiling", "people", "half of the people")
 """Controls that a model is not meant to reach."""
@@ -93,6 +92,10 @@ class Yardstick(ABC):
         if tokens.mask is None and not self.reads_causal:
             raise TrueNegError(f"{last.path}: its tokenizer has no mask; expected a masked LM for --task {task.name}")
         self._task, self._tokens, self._last = task, tokens, last
+
+    def _require(self, items: Sequence[Any], expected: str) -> None:
+        if not items:
+            raise TrueNegError(f"{', '.join(self._task.files)}: nothing to measure the model on; expected {expected}")
 
     def _load_table(self) -> SynonymTable | None:
         """That of the task."""
@@ -168,20 +171,20 @@ def evaluate(
 
     Their :meth:`Measured.results` are lines of a result file. Controls are computed beside the first model alone.
     """
-    prepare([model.path for model in models])
     opened = [OpenedModel(model.path, options) for model in models]
     yardsticks: dict[str, list[Yardstick]] = {}
     for number, (model, each) in enumerate(zip(models, opened, strict=True)):
         tokens = each.tokens()
         vocabulary = tokens.vocabulary.fingerprint
         if vocabulary not in yardsticks:
-            chosen = [_class_of(task) for task in tasks]
-            if yardsticks and not all(kind.across_tokens for kind in chosen):
+            paths = [YARDSTICKS[task.name].partition(".") for task in tasks]
+            kinds = [getattr(import_module(f".{module}", __package__), name) for module, _, name in paths]
+            if yardsticks and not all(kind.across_tokens for kind in kinds):
                 raise TrueNegError(
                     f"{model.path}: has other tokens than {models[0].path}; measure it in a command of its own, and "
                     "compare the --results"
                 )
-            yardsticks[vocabulary] = [kind(task, tokens, opened[-1]) for kind, task in zip(chosen, tasks, strict=True)]
+            yardsticks[vocabulary] = [kind(task, tokens, opened[-1]) for kind, task in zip(kinds, tasks, strict=True)]
             for yardstick in yardsticks[vocabulary]:
                 say(yardstick.described)
         scorer = each.scorer(tokens, counts=model.counts)
@@ -192,39 +195,41 @@ def evaluate(
         gc.collect()  # before the next one is built: on a GPU two may not fit
 
 
-def _class_of(task: Task) -> type[Yardstick]:
-    module, _, name = YARDSTICKS[task.name].partition(".")
-    found: type[Yardstick] = getattr(import_module(f".{module}", __package__), name)
-    return found
+class Cell(NamedTuple):
+    """A metric of a model, or of a control, on one task."""
 
-
-class _Cell(NamedTuple):
     task: str
-    metric: str
-    owner: str  # a model, or a control
-    ratio: Ratio
-    baseline: Ratio | None  # the first model's, of the same items; None for itself
-    is_control: bool
     shown: Quantity
+    owner: str  # the model, or the control
+    is_control: bool
+    ratio: Ratio
+    difference: Interval | None  # to the first model on the same items
+
+    @property
+    def name(self) -> str:
+        """In a sentence."""
+        return f"{self.shown.title} ({self.task})"
 
 
-def _cells(found: Sequence[Measured]) -> Iterator[_Cell]:
-    """What a person sees, by yardstick, task and metric, then models before controls."""
+def cells_of(found: Sequence[Measured]) -> list[Cell]:
+    """What a person sees, by yardstick, task and metric, then models, the first one first, before controls."""
+    made = []
     for first in (each for each in found if each.model == found[0].model):
         alike = [each for each in found if type(each.yardstick) is type(first.yardstick)]
         owners = [(_title(each, found), each.scores, False) for each in alike]
         owners += [(name, scores, True) for name, scores in first.controls.items()]
         for task in filter(first.yardstick.is_shown, first.scores):
-            base = first.scores[task]
             for metric, shown in first.yardstick.shown(task).items():
+                base = first.scores[task].ratios.get(metric)
                 for number, (owner, scores, is_control) in enumerate(owners):
                     ratio = scores[task].ratios.get(metric) if task in scores else None
                     if ratio is None or not ratio.items or not math.isfinite(ratio.value):
                         continue
-                    other = base.ratios.get(metric) if number else None
-                    if other is not None and len(other.numerators) != len(ratio.numerators):
-                        other = None
-                    yield _Cell(task, metric, owner, ratio, other, is_control, Quantity(shown.title, (), shown))
+                    paired = number and not is_control and base and len(base.numerators) == len(ratio.numerators)
+                    difference = ratio.interval(base) if paired else None
+                    quantity = Quantity(shown.title, (), shown)
+                    made.append(Cell(task, quantity, owner, is_control, ratio, difference))
+    return made
 
 
 def _title(each: Measured, found: Sequence[Measured]) -> str:
@@ -232,51 +237,51 @@ def _title(each: Measured, found: Sequence[Measured]) -> str:
     return f"{each.model.name} {each.model.seed}" if several else each.model.name
 
 
-def table(found: Sequence[Measured]) -> Table:
+def table(cells: Sequence[Cell]) -> Table:
     """Values and differences to the first model, with their intervals; controls have values alone."""
     rows, last = [], ""
-    compares = len({each.model for each in found}) > 1
-    for cell in _cells(found):
-        title = f"{cell.task}: {cell.shown.heading}".rstrip()
-        difference = cell.ratio.interval(cell.baseline) if cell.baseline is not None and not cell.is_control else None
+    compares = len({cell.owner for cell in cells if not cell.is_control}) > 1
+    for cell in cells:
+        title, shown, difference = f"{cell.task}: {cell.shown.heading}".rstrip(), cell.shown, cell.difference
         of_value = None if cell.is_control else cell.ratio.interval()
-        cells = [cell.shown.format(cell.ratio.value), _ends(of_value, cell.shown)]
+        row = [shown.format(cell.ratio.value), "" if of_value is None else shown.ends(of_value, "")]
         if compares:
-            mean = "" if difference is None else cell.shown.format(difference.mean, "+")
-            cells += [mean, _ends(difference, cell.shown, "+"), "~" if difference and difference.contains_zero else ""]
-        rows.append((title if title != last else "", cell.owner, *cells))
+            mean = "" if difference is None else shown.format(difference.mean, "+")
+            row += [
+                mean,
+                "" if difference is None else shown.ends(difference),
+                "~" if difference and difference.contains_zero else "",
+            ]
+        rows.append((title if title != last else "", cell.owner, *row))
         last = title
-    head = ["", "", "value", "95 % interval"]
-    first = _title(found[0], found)
-    return Table("Evaluation", (*head, *([f"Δ {first}", "95 % interval", ""] if compares else [])), tuple(rows))
+    differences = [f"Δ {cells[0].owner}", "95 % interval", ""] if compares else []
+    return Table("Evaluation", ("", "", "value", "95 % interval", *differences), tuple(rows))
 
 
-def verdict(found: Sequence[Measured]) -> str:
+def verdict(cells: Sequence[Cell]) -> str:
     """What the table says, in one sentence."""
-    cells, first = list(_cells(found)), _title(found[0], found)
-    parts = []
+    first, parts = cells[0].owner, []
     for other in dict.fromkeys(cell.owner for cell in cells if not cell.is_control and cell.owner != first):
         names: dict[str, list[str]] = {"better": [], "worse": [], "": []}
         for cell in cells:
-            if cell.owner == other and cell.baseline is not None and cell.shown.metric.higher_is_better is not None:
-                interval, word = cell.ratio.interval(cell.baseline), ""
-                if interval is not None and not interval.contains_zero:
-                    word = "better" if (interval.mean > 0) == cell.shown.metric.higher_is_better else "worse"
-                names[word].append(f"{cell.shown.title} ({cell.task})")
+            higher = cell.shown.metric.higher_is_better
+            if cell.owner == other and cell.difference is not None and higher is not None:
+                word = "better" if (cell.difference.mean > 0) == higher else "worse"
+                names["" if cell.difference.contains_zero else word].append(cell.name)
         open_ = len(names.pop(""))
         said = [f"{word} in {_some(each)}" for word, each in names.items() if each]
         said += [f"not significantly different in {open_} metric{'s' * (open_ > 1)}"] if open_ else []
         parts.append(f"{other} against {first}: {'; '.join(said) or 'nothing to compare'}")
     if parts:
         return " | ".join(parts) + "."
-    values = {(cell.task, cell.metric): cell.ratio.value for cell in cells if cell.owner == first}
+    values = {cell.name: cell.ratio.value for cell in cells if cell.owner == first}
     beaten = dict[str, list[str]]()
     for cell in cells:
-        higher, mine = cell.shown.metric.higher_is_better, values.get((cell.task, cell.metric))
-        if not cell.is_control or cell.owner in _BOUNDS or mine in (None, cell.ratio.value) or higher is None:
+        higher, mine, value = cell.shown.metric.higher_is_better, values.get(cell.name), cell.ratio.value
+        if not cell.is_control or cell.owner in _BOUNDS or mine in (None, value) or higher is None:
             continue
-        if (cell.ratio.value > mine) == higher:
-            beaten.setdefault(f"{cell.shown.title} ({cell.task})", []).append(cell.owner)
+        if (value > mine) == higher:
+            beaten.setdefault(cell.name, []).append(cell.owner)
     if not beaten:
         return f"{first}: no control is better."
     named = [f"{name} by {' and '.join(owners)}" for name, owners in beaten.items()]
@@ -287,7 +292,3 @@ def _some(names: Sequence[str]) -> str:
     """How many, and the two most important ones."""
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
     return f"{len(names)} metric{'s' * (len(names) > 1)}: {', '.join(names[:_MOST_NAMED])}{more}"
-
-
-def _ends(interval: Interval | None, shown: Quantity, sign: str = "") -> str:
-    return "" if interval is None else "[{}, {}]".format(*(shown.format(end, sign) for end in interval[1:]))

@@ -162,11 +162,10 @@ def stacked(title: str, charts: Sequence[Chart]) -> Chart:
 
 def difference_charts(comparison: Comparison) -> list[Chart]:
     """A chart for each table and unit that some model and the baseline have a seed in common for."""
-    groups = {title: _bars(comparison, quantities) for title, quantities in comparison.groups.items()}
     return [
         _chart(f"{title}: differences to {comparison.baseline}", bars, unit)
-        for title, by_unit in groups.items()
-        for unit, bars in by_unit.items()
+        for title, quantities in comparison.groups.items()
+        for unit, bars in _bars(comparison, quantities).items()
     ]
 
 
@@ -191,14 +190,12 @@ def _chart(title: str, bars: list[Bar], unit: str) -> Chart:
 def _bars(comparison: Comparison, quantities: Sequence[Quantity], prefix: str = "") -> dict[str, list[Bar]]:
     """By unit: a difference of 0.05 bits would not be seen beside one of 2 points."""
     found: dict[str, list[Bar]] = {}
-    for quantity in quantities:
-        for model in comparison.models:
-            summary = comparison.summary(model, quantity)
-            if summary is None or summary.difference is None:
-                continue
-            factor, interval = quantity.factor, None if summary.direction is None else summary.interval
+    for summary in comparison.summaries(quantities):
+        quantity, interval = summary.quantity, None if summary.direction is None else summary.interval
+        if summary.difference is not None:
+            factor = quantity.factor
             ends = None if interval is None else (factor * interval.low, factor * interval.high)
-            bar = Bar(f"{prefix}{quantity.heading.strip()}", factor * summary.difference, ends, model)
+            bar = Bar(f"{prefix}{quantity.heading.strip()}", factor * summary.difference, ends, summary.model)
             found.setdefault(quantity.unit, []).append(bar)
     return found
 

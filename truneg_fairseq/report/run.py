@@ -43,21 +43,26 @@ class Measurement:
     masked: int
     examples: list[Example]
 
-    @classmethod
-    def of(cls, result: Result) -> Measurement:
-        facts, values, intervals = result.settings, dict[str, float](), dict[str, tuple[float, float]]()
-        for name in QUANTITIES.keys() & result.metrics.keys():
-            factor = 1 if name == BITS else 100
-            values[name] = factor * result.metrics[name]
-            numerators = np.array(result.examples.get(name, ()))
-            ratio = Ratio(numerators, np.array(result.denominators.get(name, np.ones(len(numerators)))))
-            if (interval := ratio.interval()) is not None:
-                intervals[name] = factor * interval.low, factor * interval.high
-        expected = "a result line of truneg evaluate --task held-out"
-        examples = [convert(each, expected, Example, expected=expected) for each in facts.get("examples", ())]
-        updates, sequences, masked = (int(facts.get(name, 0)) for name in ("updates", "sequences", "masked"))
-        name = str(facts.get("checkpoint", result.model))
-        return cls(name, updates, values, intervals, sequences, masked, examples)
+
+def read_measurements(path: Path) -> list[Measurement]:
+    """Those among the lines of a result file."""
+    return [_measurement(result) for result in read_results([path]) if result.task.startswith(HELD_OUT)]
+
+
+def _measurement(result: Result) -> Measurement:
+    facts, values, intervals = result.settings, dict[str, float](), dict[str, tuple[float, float]]()
+    for name in QUANTITIES.keys() & result.metrics.keys():
+        factor = 1 if name == BITS else 100
+        values[name] = factor * result.metrics[name]
+        numerators = np.array(result.examples.get(name, ()))
+        ratio = Ratio(numerators, np.array(result.denominators.get(name, np.ones(len(numerators)))))
+        if (interval := ratio.interval()) is not None:
+            intervals[name] = factor * interval.low, factor * interval.high
+    expected = "a result line of truneg evaluate --task held-out"
+    examples = [convert(each, expected, Example, expected=expected) for each in facts.get("examples", ())]
+    updates, sequences, masked = (int(facts.get(name, 0)) for name in ("updates", "sequences", "masked"))
+    name = str(facts.get("checkpoint", result.model))
+    return Measurement(name, updates, values, intervals, sequences, masked, examples)
 
 
 @dataclass
@@ -94,10 +99,8 @@ class Run:
     def objective(self) -> str:
         """The options that make the objective another one than the criterion's plain loss, and the table's source."""
         chosen = {name: self.facts.get(name, "None") for name in _OBJECTIVE}
-        return (
-            ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in chosen.items() if value not in _UNSET)
-            or "-"
-        )
+        named = (f"{name.replace('_', ' ')} {value}" for name, value in chosen.items() if value not in _UNSET)
+        return ", ".join(named) or "-"
 
     @property
     def validations(self) -> list[str]:
@@ -108,14 +111,9 @@ class Run:
 def find_runs(arguments: Iterable[str]) -> list[Run]:
     """The runs of a command line: each is the --save-dir of a training, or ``NAME=`` and one."""
     runs = [_find(argument) for argument in arguments]
-    names: dict[str, Path] = {}
-    for run in runs:
-        if run.name in names:
-            raise TrueNegError(
-                f"{run.path}: is called {run.name!r} as {names[run.name]} is; expected different names; write "
-                f"NAME={run.path}"
-            )
-        names[run.name] = run.path
+    names = [run.name for run in runs]
+    if twice := [run for run in runs if names.count(run.name) > 1]:
+        raise TrueNegError(f"{twice[1].path}: another run is called {twice[1].name!r} too; write NAME={twice[1].path}")
     if not any(run.series or run.measurements for run in runs):
         raise TrueNegError(
             f"{', '.join(str(run.path) for run in runs)}: found no {METRICS_NAME}; expected the --save-dir of a "
@@ -183,8 +181,3 @@ def fact_names(runs: list[Run]) -> list[str]:
     """The names of all facts that some run has set, in the order in which runs first have them."""
     names = dict.fromkeys(name for run in runs for name in run.facts if name != "time")
     return [name for name in names if any(run.facts.get(name, "None") not in _UNSET for run in runs)]
-
-
-def read_measurements(path: Path) -> list[Measurement]:
-    """Those among the lines of a result file."""
-    return [Measurement.of(result) for result in read_results([path]) if result.task.startswith(HELD_OUT)]

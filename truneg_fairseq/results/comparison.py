@@ -7,10 +7,10 @@ task and the items' scores are known). Which quantities a table has, result line
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,6 +65,10 @@ class Quantity:
     def format(self, value: float, sign: str = "") -> str:
         """A value, or a difference of values with the sign "+", as the tables have it."""
         return f"{self.factor * value:{sign}.{self.digits}f}"
+
+    def ends(self, interval: Interval, sign: str = "+") -> str:
+        """The interval of a difference; with the sign "" of a value."""
+        return f"[{self.format(interval.low, sign)}, {self.format(interval.high, sign)}]"
 
 
 @dataclass
@@ -142,7 +146,7 @@ class Comparison:
     def __init__(self, results: Sequence[Result], baseline: str | None = None, *, corrected: bool = False) -> None:
         self.corrected = corrected
         self._runs: dict[tuple[str, str], dict[int, Result]] = {}
-        self._summaries: dict[tuple[str, Quantity], Summary | None] = {}
+        self.summary = cache(self._summary)  # bound to the object, not to the class
         self.other_items: list[str] = []  # a line for each comparison that is over seeds alone as items differ
         for result in map(described, results):
             self._runs.setdefault((result.model, result.task), {})[result.seed] = result
@@ -194,12 +198,11 @@ class Comparison:
     def records(self) -> Iterator[dict[str, Any]]:
         """Every number of the tables, JSON-able: fractions, values by seed, the difference with its interval."""
         for group, quantities in self.groups.items():
-            for summary in (self.summary(model, each) for each in quantities for model in self.models):
-                if summary is None:
-                    continue
+            for summary in self.summaries(quantities):
+                metric = summary.quantity.metric
                 yield {
-                    **{"table": group, "quantity": summary.quantity.title, "unit": summary.quantity.metric.unit},
-                    **{"higher_is_better": summary.quantity.metric.higher_is_better, "model": summary.model},
+                    **{"table": group, "quantity": summary.quantity.title, "unit": metric.unit},
+                    **{"higher_is_better": metric.higher_is_better, "model": summary.model},
                     **{"values": summary.values, "mean": summary.mean, "deviation": summary.deviation},
                     **{"baseline": self.baseline, "difference": summary.difference},
                     **{"paired_seeds": summary.paired_seeds, "p_value": summary.p_value},
@@ -207,13 +210,13 @@ class Comparison:
                     "seeds_needed": summary.seeds_needed,
                 }
 
-    def summary(self, model: str, quantity: Quantity) -> Summary | None:
-        """A model's values of a quantity; None where it has none."""
-        if (model, quantity) not in self._summaries:
-            self._summaries[model, quantity] = self._summary(model, quantity)
-        return self._summaries[model, quantity]
+    def summaries(self, quantities: Iterable[Quantity]) -> Iterator[Summary]:
+        """The values of all models, quantity by quantity."""
+        found = (self.summary(model, each) for each in quantities for model in self.models)
+        return (summary for summary in found if summary is not None)
 
     def _summary(self, model: str, quantity: Quantity) -> Summary | None:
+        """A model's values of a quantity; None where it has none."""
         values, base = self._values(model, quantity), self._values(self.baseline, quantity)
         seeds = sorted(values.keys() & base.keys())
         if model == self.baseline or not seeds:

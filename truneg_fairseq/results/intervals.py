@@ -115,16 +115,8 @@ def bootstrap(
     return Interval(value, float(low), float(high))
 
 
-class _Noise(NamedTuple):
-    """The variances of a mean difference, each with its degrees of freedom."""
-
-    mean: float
-    parts: list[tuple[int, float]]
-
-    def reach(self, level: float) -> float:
-        """From the mean to each end of the interval of confidence 1 - level."""
-        squared = sum(stats.t.ppf(1 - level / 2, degrees) ** 2 * variance for degrees, variance in self.parts)
-        return float(np.sqrt(squared))
+_Noise = list[tuple[int, float]]
+"""The variances of a mean difference, each with its degrees of freedom."""
 
 
 def _noise(differences: Floats) -> _Noise:
@@ -133,7 +125,12 @@ def _noise(differences: Floats) -> _Noise:
     parts = [(seeds - 1, float(table.mean(axis=1).var(ddof=1)) / seeds)]
     if items > 1 and (of_items := float(table.mean(axis=0).var()) / items):
         parts.append((items - 1, of_items))
-    return _Noise(float(table.mean()), parts)
+    return parts
+
+
+def _reach(noise: _Noise, level: float) -> float:
+    """From the mean to each end of the interval of confidence 1 - level."""
+    return float(np.sqrt(sum(stats.t.ppf(1 - level / 2, degrees) ** 2 * variance for degrees, variance in noise)))
 
 
 def seed_interval(differences: Floats, *, confidence: float = CONFIDENCE) -> Interval | None:
@@ -149,20 +146,18 @@ def seed_interval(differences: Floats, *, confidence: float = CONFIDENCE) -> Int
     """
     if len(differences) < 2:
         return None
-    noise = _noise(differences)
-    reach = noise.reach(1 - confidence)
-    return Interval(noise.mean, noise.mean - reach, noise.mean + reach)
+    mean, reach = float(differences.mean()), _reach(_noise(differences), 1 - confidence)
+    return Interval(mean, mean - reach, mean + reach)
 
 
 def p_value(differences: Floats) -> float:
     """The level at which :func:`seed_interval` begins to contain 0, in [0, 1]; at least two seeds."""
-    noise = _noise(differences)
-    if noise.mean == 0:
+    mean, noise, least = abs(float(differences.mean())), _noise(differences), 1e-15
+    if mean == 0:
         return 1.0
-    least = 1e-15
-    if noise.reach(least) <= abs(noise.mean):
+    if _reach(noise, least) <= mean:
         return 0.0
-    return float(optimize.brentq(lambda level: noise.reach(level) - abs(noise.mean), least, 1.0))
+    return float(optimize.brentq(lambda level: _reach(noise, level) - mean, least, 1.0))
 
 
 def holm(p_values: Mapping[str, float]) -> dict[str, float]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
+import numpy as np
 from filelock import FileLock
 from msgspec import Meta
 
@@ -81,7 +82,7 @@ class Result:
         """Of a result file."""
         content = {name: value for name, value in vars(self).items() if value not in (None, {}, [], "")}
         content |= {"shown": {name: metric.record for name, metric in self.shown.items()}} if self.shown else {}
-        return json.dumps(content) + "\n"
+        return json.dumps(content, allow_nan=False) + "\n"
 
     def validate(self, where: str) -> Result:
         """The result itself, if its numbers are finite and its fractions fractions."""
@@ -90,9 +91,6 @@ class Result:
             if not math.isfinite(value) or (percent and abs(value) > 1 + _TOLERANCE):
                 expected = "a fraction (0.758 for 75.8 %)" if percent else "a finite number"
                 raise TrueNegError(f"{where}: metric {name} is {value!r}; expected {expected}")
-        for name, items in [*self.examples.items(), *self.denominators.items()]:
-            if not all(map(math.isfinite, items)):
-                raise TrueNegError(f"{where}: metric {name} has items that are not finite; expected numbers")
         return self
 
 
@@ -103,7 +101,7 @@ def append_result(path: Path, result: Result) -> bool:
     left of one is taken away by the next. A file of something else is left as it is. Returned is whether the result was
     added: one with the same scores may be there already.
     """
-    result.validate(f"{path}: the new result")
+    line = result.validate(f"{path}: the new result").line.encode()
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_name(f".{path.name}.lock")), path.open("ab+") as file:
         known = next((each for each in read_results([path]) if each.key == result.key), None)
@@ -121,7 +119,7 @@ def append_result(path: Path, result: Result) -> bool:
             file.truncate(start)
         else:  # a whole line without an end, as editors leave it
             file.write(b"\n")
-        file.write(result.line.encode())
+        file.write(line)
         file.flush()
         os.fsync(file.fileno())
         return True
@@ -171,74 +169,65 @@ def _is_torn(line: bytes) -> bool:
     return False
 
 
-_BITS = {BITS: Metric("bits", False, BITS)}
-_ACCURACY = {"accuracy": Metric("accuracy", True)}
-_SQUAD = {"exact_match": Metric("EM", True), "f1": Metric("F1", True)}
-_GLUE = {"CoLA": "matthews", "STS-B": "spearman"}
-_LEXSUB = {
+_TITLES = {
+    **{"accuracy": "accuracy", "precision": "precision", "recall": "recall", "exact_match": "EM", "f1": "F1"},
+    **{BITS: "bits", "ece": "ECE", "hc_pred": "Pred.", "hc_iter": "Iter.", "bleu": "BLEU", "chrf": "chrF"},
     **{"gap": "GAP", "f10_lenient_accepted": "Fa lenient", "f10_lenient_conceivable": "Fc lenient"},
-    **{"precision_at_1": "P@1", "recall_at_10": "R@10"},
+    **{"precision_at_1": "P@1", "recall_at_10": "R@10", "said": "p(said)", "others": "p(others)"},
+    **{"common": "p(common)", "spearman": "Spearman", "best_said": "best said", "best_10_said": "best 10 said"},
 }
-_CLOZE = {
-    **{"said": "p(said)", "others": "p(others)", "common": "p(common)", "spearman": "Spearman"},
-    **{"best_said": "best said", "best_10_said": "best 10 said"},
-}
-_RATES = {"hc_pred": Metric("Pred."), "hc_iter": Metric("Iter.")}
+_GLUE = dict.fromkeys("CoLA SST-2 MRPC STS-B QQP MNLI QNLI RTE".split(), "accuracy")
+_GLUE |= {"CoLA": "matthews", "STS-B": "spearman"}
 _ATTACK = {
     f"{when}_{metric}": Metric(f"{title} {shown}", higher)
     for title, metric in (("EM", "exact_match"), ("F1", "f1"))
     for when, shown, higher in (("original", "Ori.", True), ("transformed", "Trans.", True), ("drop", "drop", False))
 }
-_OLDER: dict[str, tuple[str, dict[str, Metric]]] = {
-    **{
-        task: ("GLUE", {_GLUE.get(task, "accuracy"): Metric(task, True, averaged=True)})
-        for task in "CoLA SST-2 MRPC STS-B QQP MNLI QNLI RTE".split()
-    },
-    "SQuAD": ("SQuAD 1.1", _SQUAD),
-    "SQuAD 2.0": ("SQuAD 2.0", _SQUAD),
-    rf"{HELD_OUT}( after [\d.]+ %)?": (HELD_OUT, {**_BITS, **_ACCURACY, "ece": Metric("ECE", False), **_RATES}),
-    GENERATED: (GENERATED, _BITS),
-    GENERATOR: (GENERATOR, {**_ACCURACY, **_BITS}),
-    DISCRIMINATOR: (
-        DISCRIMINATOR,
-        {**_ACCURACY, "precision": Metric("precision", True), "recall": Metric("recall", True), **_BITS},
-    ),
-    "lexsub .*": ("", {name: Metric(title, True) for name, title in _LEXSUB.items()}),
-    "cloze": ("", _BITS | {name: Metric(title, True) for name, title in _CLOZE.items()}),
-    "cloze corpus word": ("", _BITS),
-    "translation .*": ("", {"bleu": Metric("BLEU", True), "chrf": Metric("chrF", True)}),
-    "STS-B without training": ("", {"spearman": Metric("Spearman", True)}),
-    "minimal pairs.*": ("minimal pairs", _ACCURACY),
+_OLDER = {
+    "SQuAD": ("SQuAD 1.1", "exact_match f1"),
+    "SQuAD 2.0": ("SQuAD 2.0", "exact_match f1"),
+    rf"{HELD_OUT}( after [\d.]+ %)?": (HELD_OUT, f"{BITS} accuracy ece hc_pred hc_iter"),
+    GENERATED: (GENERATED, BITS),
+    GENERATOR: (GENERATOR, f"accuracy {BITS}"),
+    DISCRIMINATOR: (DISCRIMINATOR, f"accuracy precision recall {BITS}"),
+    "lexsub .*": ("", "gap f10_lenient_accepted f10_lenient_conceivable precision_at_1 recall_at_10"),
+    "cloze": ("", f"{BITS} said others common spearman best_said best_10_said"),
+    "cloze corpus word": ("", BITS),
+    "translation .*": ("", "bleu chrf"),
+    "STS-B without training": ("", "spearman"),
+    "minimal pairs.*": ("minimal pairs", "accuracy"),
 }
-"""What lines have that were written before lines described themselves, by their tasks."""
+"""The tables and metrics of lines that were written before lines described themselves, by their tasks."""
 
 
 def described(result: Result) -> Result:
     """The result with a description; that of an older line, or of another program's, is made here."""
     if result.shown:
         return dataclasses.replace(result, group=result.group or result.task)
-    group, shown = result.group, dict[str, Metric]()
-    metrics, examples = dict(result.metrics), dict(result.examples)
+    task, metrics, examples = result.task, dict(result.metrics), dict(result.examples)
+    group, names = next((found for pattern, found in _OLDER.items() if re.fullmatch(pattern, task)), ("", ""))
+    shown = {name: _older(name) for name in names.split() if name in metrics}
+    if group == "minimal pairs":
+        shown = {"accuracy": Metric(task.removeprefix("minimal pairs, "), True)}
+    if task in _GLUE and _GLUE[task] in metrics:
+        group, shown = "GLUE", {_GLUE[task]: Metric(task, True, averaged=True)}
     if "transformed_f1" in metrics:
         shown = _ATTACK
         for name in ("exact_match", "f1"):
             before, after = f"original_{name}", f"transformed_{name}"
             metrics[f"drop_{name}"] = metrics[before] - metrics[after]
             if before in examples and after in examples:
-                pairs = zip(examples[before], examples[after], strict=True)
-                examples[f"drop_{name}"] = [one - other for one, other in pairs]
-    for pattern, (title, metrics_of) in _OLDER.items():
-        if re.fullmatch(pattern, result.task):
-            group, shown = title, {name: metric for name, metric in metrics_of.items() if name in metrics}
-            if group == "minimal pairs":
-                shown = {"accuracy": Metric(result.task.removeprefix("minimal pairs, "), True)}
-            break
+                examples[f"drop_{name}"] = np.subtract(examples[before], examples[after]).tolist()
     shown = shown or {name: Metric(name, unit=BITS if name == BITS else "") for name in metrics}
-    share = re.fullmatch(rf"{HELD_OUT} after ([\d.]+) %", result.task)
-    return dataclasses.replace(
-        result, metrics=metrics, examples=examples, shown=shown, group=group or result.task,
-        at=float(share[1]) if share else result.at,
-    )  # fmt: skip
+    share = re.fullmatch(rf"{HELD_OUT} after ([\d.]+) %", task)
+    at = float(share[1]) if share else result.at
+    group = group or result.group or task
+    return dataclasses.replace(result, metrics=metrics, examples=examples, shown=shown, group=group, at=at)
+
+
+def _older(name: str) -> Metric:
+    higher = None if name in ("hc_pred", "hc_iter") else name not in (BITS, "ece")
+    return Metric(_TITLES[name], higher, BITS if name == BITS else "%")
 
 
 _GENERIC = re.compile(r"checkpoint.*|model.*|train|runs|seed-\d+")  # names that no person chose

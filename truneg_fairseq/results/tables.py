@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,12 +39,12 @@ def tables(comparison: Comparison) -> list[Table]:
     made = []
     for title, quantities in comparison.groups.items():
         made.append(_values(title, comparison, quantities))
-        rows = [
-            (f"{each.heading.strip()}: {model}", *_difference(summary))
-            for each in quantities
-            for model in comparison.models
-            if (summary := comparison.summary(model, each)) is not None and summary.direction is not None
-        ]
+        rows = []
+        for summary in comparison.summaries(quantities):
+            quantity, interval = summary.quantity, summary.interval
+            if summary.direction is not None and interval is not None:
+                row = f"{quantity.heading.strip()}: {summary.model}", quantity.format(summary.difference or 0.0, "+")
+                rows.append((*row, quantity.ends(interval), str(summary.paired_seeds), mark(summary)))
         if rows:
             head = ("", "Δ", "95 % interval", "seeds", "")
             made.append(Table(f"{title}: differences to {comparison.baseline}", head, rows))
@@ -53,13 +53,7 @@ def tables(comparison: Comparison) -> list[Table]:
 
 def notes(comparison: Comparison) -> list[str]:
     """Lines below the tables: what they show, and what to know before believing them."""
-    every = [
-        summary
-        for quantities in comparison.groups.values()
-        for each in quantities
-        for model in comparison.models
-        if (summary := comparison.summary(model, each)) is not None
-    ]
+    every = [summary for each in comparison.groups.values() for summary in comparison.summaries(each)]
     found = []
     if every:
         several = any(summary.deviation is not None for summary in every)
@@ -98,13 +92,6 @@ def _value(summary: Summary | None) -> str:
         return "-"
     spread = "" if summary.deviation is None else f" ±{summary.quantity.format(summary.deviation)}"
     return summary.quantity.format(summary.mean) + spread
-
-
-def _difference(summary: Summary) -> tuple[str, ...]:
-    quantity, interval = summary.quantity, summary.interval
-    assert interval is not None and summary.difference is not None
-    ends = f"[{quantity.format(interval.low, '+')}, {quantity.format(interval.high, '+')}]"
-    return quantity.format(summary.difference, "+"), ends, str(summary.paired_seeds), mark(summary)
 
 
 def mark(summary: Summary) -> str:
@@ -163,23 +150,27 @@ def verdict(results: Sequence[Result], baseline: str, control: str | None = None
     compared = {rival: _compared(Comparison(results, rival)) for rival in rivals}
     answers, details = list[str](), list[str]()
     losses = {
-        arm: {rival: found[arm][BITS] for rival, found in compared.items() if arm in found and BITS in found[arm]}
+        arm: {rival: found[arm][BITS] for rival, found in compared.items() if BITS in found.get(arm, ())}
         for arm in arms
         if arm not in rivals
     }
-    losses = {arm: found for arm, found in losses.items() if found}
-    enough = {arm: found for arm, found in losses.items() if all(each.direction is not None for each in found.values())}
-    lower, higher = (
-        holm({arm: _p_lower(found) for arm, found in enough.items()}),
-        holm({arm: _p_higher(found) for arm, found in enough.items()}),
-    )
-    corrected = f" (Holm's correction for {len(enough)} arms)" if len(enough) > 1 else ""
+    lower, higher = dict[str, float](), dict[str, float]()
     for arm, found in losses.items():
-        names = " and ".join(found)
-        if arm not in enough:
-            answers.append(_few(arm, found))
+        if found and all(each.direction is not None for each in found.values()):
+            signed = [(each.difference or 0.0, each.p_value or 0.0) for each in found.values()]
+            # Not lower than that of all rivals; higher than that of any, of which there are several comparisons.
+            lower[arm] = max(p if difference < 0 else 1.0 for difference, p in signed)
+            higher[arm] = min(1.0, len(signed) * min(p if difference > 0 else 1.0 for difference, p in signed))
+    corrected = f" (Holm's correction for {len(lower)} arms)" if len(lower) > 1 else ""
+    lower, higher = holm(lower), holm(higher)
+    for arm, found in losses.items():
+        if not found:
+            continue
+        if arm not in lower:
+            shown = ", ".join(f"{_shown(loss)} to {rival}" for rival, loss in found.items())
+            answers.append(f"{arm}: held-out loss {shown}. {_no_evidence(found.values())}")
         elif lower[arm] <= 1 - CONFIDENCE:
-            answers.append(f"{arm} helps: its held-out loss is lower than that of {names}{corrected}.")
+            answers.append(f"{arm} helps: its held-out loss is lower than that of {' and '.join(found)}{corrected}.")
         elif higher[arm] <= 1 - CONFIDENCE:
             worse = " and ".join(rival for rival, each in found.items() if (each.direction or 0) > 0)
             answers.append(f"{arm} does not help: its held-out loss is higher than that of {worse}{corrected}.")
@@ -199,46 +190,28 @@ def verdict(results: Sequence[Result], baseline: str, control: str | None = None
 def _compared(comparison: Comparison) -> dict[str, dict[str, Summary]]:
     """By arm and metric, the differences to the comparison's baseline."""
     found: dict[str, dict[str, Summary]] = {}
-    for quantity in (*comparison.groups.get(HELD_OUT, ()), *comparison.groups.get(GENERATED, ())):
-        metric = quantity.parts[0].metric
-        for model in comparison.models if metric in _NAMES else ():
-            summary = comparison.summary(model, quantity)
-            if summary is not None and summary.differences is not None:
-                found.setdefault(model, {})[metric] = summary
+    quantities = [*comparison.groups.get(HELD_OUT, ()), *comparison.groups.get(GENERATED, ())]
+    for summary in comparison.summaries(each for each in quantities if each.parts[0].metric in _NAMES):
+        if summary.differences is not None:
+            found.setdefault(summary.model, {})[summary.quantity.parts[0].metric] = summary
     return found
 
 
-def _p_lower(found: dict[str, Summary]) -> float:
-    """That an arm's loss is not lower than that of all rivals."""
-    return max(each.p_value if (each.difference or 0) < 0 else 1.0 for each in found.values())  # type: ignore[type-var, return-value]
-
-
-def _p_higher(found: dict[str, Summary]) -> float:
-    """That an arm's loss is not higher than that of any rival; there are as many comparisons as rivals."""
-    single = [each.p_value if (each.difference or 0) > 0 else 1.0 for each in found.values()]
-    return min(1.0, len(single) * min(single))  # type: ignore[type-var, operator]
-
-
-def _few(arm: str, losses: dict[str, Summary]) -> str:
-    shown = ", ".join(f"{_shown(loss)} to {rival}" for rival, loss in losses.items())
-    seeds = min(loss.paired_seeds for loss in losses.values())
-    said = f"{seeds} {'seed is' if seeds == 1 else 'seeds are'} no evidence, at least {ENOUGH_SEEDS} are needed."
-    return f"{arm}: held-out loss {shown}. {said}"
+def _no_evidence(summaries: Iterable[Summary]) -> str:
+    seeds = min(each.paired_seeds for each in summaries)
+    return f"{seeds} {'seed is' if seeds == 1 else 'seeds are'} no evidence, at least {ENOUGH_SEEDS} are needed."
 
 
 def _finding(metric: str, summary: Summary) -> str:
-    quantity, interval = summary.quantity, summary.interval
-    if summary.direction is None or interval is None:
+    if summary.direction is None or summary.interval is None:
         return f"{_NAMES[metric]} {_shown(summary)}"
-    ends = f"[{quantity.format(interval.low, '+')}, {quantity.format(interval.high, '+')}]"
     word = {-1: "better", 1: "worse", 0: NOT_SIGNIFICANT}[summary.direction]
-    return f"{_NAMES[metric]} {word} ({_shown(summary)} {ends})"
+    return f"{_NAMES[metric]} {word} ({_shown(summary)} {summary.quantity.ends(summary.interval)})"
 
 
 def _shown(summary: Summary) -> str:
     """The difference with its unit."""
-    assert summary.difference is not None
-    return f"{summary.quantity.format(summary.difference, '+')} {summary.quantity.unit}"
+    return f"{summary.quantity.format(summary.difference or 0.0, '+')} {summary.quantity.unit}"
 
 
 def _needed(summary: Summary) -> str:

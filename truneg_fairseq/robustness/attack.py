@@ -103,10 +103,6 @@ class Attack:
     def questions(self) -> int:
         return len(self.pairs) + sum(self.skipped.values())
 
-    def transformed(self) -> SquadData:
-        """The transformed questions."""
-        return SquadData(tuple(pair.transformed for pair in self.pairs), self.version, self.unanswerable)
-
 
 class Edit(NamedTuple):
     """Another text in place of a stretch of the paragraph."""
@@ -132,16 +128,11 @@ def edited(question: Question, edits: Iterable[Edit]) -> Question:
     return replace(question, context=context, answers=answers)
 
 
-def attack(
-    questions: Iterable[Question], transform: Transform, seed: int, *, version: str = "1.1", unanswerable: bool = False
-) -> Attack:
-    """Transforms all questions that a transformation applies to; their answers stand at their offsets.
-
-    ``version`` and ``unanswerable`` are those of the file that they come from.
-    """
+def attack(data: SquadData, transform: Transform, seed: int) -> Attack:
+    """Transforms all questions that a transformation applies to; their answers stand at their offsets."""
     pairs: list[Pair] = []
     skipped: Counter[str] = Counter()
-    for question in questions:
+    for question in Progress(data.questions, desc="attacking", unit=" questions", leave=False, disable=None):
         # The same random numbers whatever other questions there are, and in whatever order.
         rng = random.Random(hashlib.sha256(f"{seed}:{question.id}".encode()).digest())
         try:
@@ -151,9 +142,8 @@ def attack(
             continue
         assert all(answer.stands_in(transformed.context) for answer in transformed.answers)
         pairs.append(Pair(question, transformed, details))
-    return Attack(
-        transform.name, transform.options, seed, tuple(pairs), dict(skipped.most_common()), version, unanswerable
-    )
+    of_file = (data.version, data.unanswerable)
+    return Attack(transform.name, transform.options, seed, tuple(pairs), dict(skipped.most_common()), *of_file)
 
 
 def attack_file(options: AttackOptions, make: Callable[[Sequence[Question]], Transform]) -> list[str]:
@@ -167,18 +157,13 @@ def attack_file(options: AttackOptions, make: Callable[[Sequence[Question]], Tra
         require_writable(path, "OUT.json")
     source = read_squad(data)
     questions = [question.require_legal(str(data)) for question in source.questions]
-    result = attack(
-        Progress(questions, desc="attacking", unit=" questions", leave=False, disable=None),
-        make(questions),
-        options.seed,
-        version=source.version,
-        unanswerable=source.unanswerable,
-    )
+    result = attack(source, make(questions), options.seed)
     if not result.pairs:
         raise TrueNegError(f"{data}: {result.transform} applies to none of its {result.questions} questions")
     with replacing_file(pairs) as stream:
         stream.write(msgspec.json.encode(result) + b"\n")
-    write_squad(options.output, result.transformed())
+    changed = tuple(pair.transformed for pair in result.pairs)
+    write_squad(options.output, SquadData(changed, source.version, source.unanswerable))
     return [*_describe(result), f"wrote {options.output} and {pairs}"]
 
 
@@ -261,9 +246,19 @@ class Robustness:
     """A model's scores on the pairs of an attack."""
 
     transform: str  # the attack's name
-    ids: tuple[str, ...]  # of the original questions
+    ids: Sequence[str]  # of the original questions
     # "original_exact_match", "transformed_f1" ...: the scores of the questions, in [0, 1], in the order of the ids
     scores: dict[str, NDArray[np.float64]]
+
+    @classmethod
+    def of(cls, transform: str, ids: Sequence[str], *sides: Sequence[QuestionScore]) -> Robustness:
+        """Of the original questions' scores, and of the transformed ones'."""
+        scores = {
+            f"{side}_{metric}": np.array([value(score) for score in of_side], dtype=np.float64)
+            for side, of_side in zip(SIDES, sides, strict=True)
+            for metric, value in METRICS.items()
+        }
+        return cls(transform, ids, scores)
 
     def drop(self, metric: str) -> Interval:
         """The mean loss by the attack with its 95 % interval, by bootstrap over the pairs."""
@@ -274,12 +269,9 @@ class Robustness:
         """In percent: both sides, the drop and its interval, by metric."""
         report: dict[str, Any] = {"transform": self.transform, "pairs": len(self.ids)}
         for metric in METRICS:
-            drop = self.drop(metric)
-            report[metric] = {
-                **{side: 100 * float(self.scores[f"{side}_{metric}"].mean()) for side in SIDES},
-                "drop": 100 * drop.mean,
-                "interval": [100 * drop.low, 100 * drop.high],
-            }
+            mean, low, high = (100 * value for value in self.drop(metric))
+            sides = {side: 100 * float(self.scores[f"{side}_{metric}"].mean()) for side in SIDES}
+            report[metric] = {**sides, "drop": mean, "interval": [low, high]}
         return report
 
     def lines(self) -> list[str]:
@@ -297,32 +289,29 @@ class Robustness:
 
     def result(self, model: str, seed: int) -> Result:
         """This measurement as a line of a result file."""
-        return Result(
-            model=model,
-            task=self.transform,
-            seed=seed,
-            metrics={name: float(values.mean()) for name, values in self.scores.items()},
-            examples={name: values.tolist() for name, values in self.scores.items()},
-            example_ids=list(self.ids),
-        )
+        metrics = {name: float(values.mean()) for name, values in self.scores.items()}
+        examples = {name: values.tolist() for name, values in self.scores.items()}
+        ids = list(self.ids)
+        return Result(model=model, task=self.transform, seed=seed, metrics=metrics, examples=examples, example_ids=ids)
 
 
 def measure(attack: Attack, original: Mapping[str, str], transformed: Mapping[str, str]) -> Robustness:
     """Scores predictions, by id, for the original and for the transformed questions of an attack's pairs."""
     score = score_question_v2 if attack.unanswerable else score_question
-    for pair in () if attack.unanswerable else attack.pairs:
-        require_answer(pair.original)
-    ids = tuple(pair.original.id for pair in attack.pairs)
-    for side, answers in zip(SIDES, (original, transformed), strict=True):
-        _require_answers(ids, answers, f"{side} question")
-    before = [score(original[pair.original.id], pair.original.answer_texts) for pair in attack.pairs]
-    after = [score(transformed[pair.original.id], pair.transformed.answer_texts) for pair in attack.pairs]
-    return Robustness(attack.transform, ids, _columns(before, after))
-
-
-def _require_answers(ids: Sequence[str], answers: Mapping[str, str], of: str) -> None:
-    if missing := [name for name in ids if name not in answers]:
-        raise TrueNegError(f"question {missing[0]}: has no prediction; expected one for each {of} ({len(ids)})")
+    before, after = [pair.original for pair in attack.pairs], [pair.transformed for pair in attack.pairs]
+    for side, questions, answers in zip(SIDES, (before, after), (original, transformed), strict=True):
+        if missing := [question.id for question in questions if question.id not in answers]:
+            raise TrueNegError(
+                f"question {missing[0]}: has no prediction; expected one for each {side} question ({len(questions)})"
+            )
+    for question in () if attack.unanswerable else before:
+        require_answer(question)
+    return Robustness.of(
+        attack.transform,
+        [question.id for question in before],
+        [score(original[question.id], question.answer_texts) for question in before],
+        [score(transformed[question.id], question.answer_texts) for question in after],
+    )
 
 
 def measure_files(file: Path, answers: Path, transformed: Path | None = None, *, name: str | None = None) -> Robustness:
@@ -334,27 +323,20 @@ def measure_files(file: Path, answers: Path, transformed: Path | None = None, *,
         transformed: the predictions for the transformed questions of the pairs.
         name: of the attack (default: the transformation's, or the file's).
     """
-    if transformed is None:
-        return _measure_variants(name or file.stem, read_squad(file).questions, read_predictions(answers))
-    measured = measure(read_pairs(file), read_predictions(answers), read_predictions(transformed))
-    return measured if name is None else replace(measured, transform=name)
-
-
-def _measure_variants(name: str, questions: Sequence[Question], answers: Mapping[str, str]) -> Robustness:
-    """Each original question, and the worst of its variants.
-
-    An original without variants counts by itself on both sides. As in Jia and Liang's script a question without an
-    answer is passed over, and scores 0 where nothing else stands for its original.
-    """
-    scores = score_questions(questions, answers)
-    ids = tuple(worst_variants(scores))
-    worst = worst_variants({each: score for each, score in scores.items() if each in answers})
-    return Robustness(name, ids, _columns([scores[each] for each in ids], [worst.get(each, ZERO) for each in ids]))
-
-
-def _columns(*sides: list[QuestionScore]) -> dict[str, NDArray[np.float64]]:
-    return {
-        f"{side}_{metric}": np.array([value(score) for score in scores], dtype=np.float64)
-        for side, scores in zip(SIDES, sides, strict=True)
-        for metric, value in METRICS.items()
-    }
+    if transformed is not None:
+        measured = measure(read_pairs(file), read_predictions(answers), read_predictions(transformed))
+        return replace(measured, transform=name or measured.transform)
+    # Each original, and the worst of its variants; an original without variants counts by itself on both sides. As in
+    # Jia and Liang's script a question without an answer is passed over, and scores 0 where nothing else stands for it.
+    predictions = read_predictions(answers)
+    scores = score_questions(read_squad(file).questions, predictions)
+    ids = list(worst_variants(scores))
+    if lost := [each for each in ids if each not in scores]:
+        raise TrueNegError(
+            f"{file}: has variants of question {lost[0]!r} without the question itself; expected a file of Jia and "
+            "Liang, with the original questions"
+        )
+    worst = worst_variants({each: score for each, score in scores.items() if each in predictions})
+    return Robustness.of(
+        name or file.stem, ids, [scores[each] for each in ids], [worst.get(each, ZERO) for each in ids]
+    )
