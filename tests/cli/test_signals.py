@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import glue_files, judgements, squad_examples
+from support import glue_files, judgements
 from support.cli_runs import RECIPES
 from support.commands import WORDS, killed_on_error, run_command, start_command, truneg
+from support.forwarded import stand_ins
 
 from truneg_fairseq.results.result import read_results
 
@@ -22,7 +24,7 @@ UPDATES, STOPPED = '"num_updates": "3"', "stopped by SIGTERM after update"  # wh
 def stop_and_continue(command: list[object], number: signal.Signals, folder: Path, begun: Callable[[], bool]) -> str:
     """Ends a command by a signal once it has begun to work, starts it again, and returns what it printed then."""
     log = folder / "stopped.log"
-    process = start_command(command, log, log, fresh=True, env={"PYTHONUNBUFFERED": "1"})
+    process = start_command([stand_ins().python, *command[1:]], log, log)
     deadline = time.monotonic() + 240
     with killed_on_error(process):
         while not begun():
@@ -30,56 +32,35 @@ def stop_and_continue(command: list[object], number: signal.Signals, folder: Pat
             time.sleep(0.01)
         process.send_signal(number)
         assert process.wait(150) == 75, log.read_text()[-3000:]
-    return run_command(command, fresh=True).stdout
+    return forwarded(command).stdout
+
+
+def forwarded(command: list[object]) -> subprocess.CompletedProcess[str]:
+    return run_command([stand_ins().python, *command[1:]])
 
 
 def has(text: str, log: Path) -> bool:
     return log.exists() and text in log.read_text()
 
 
-@pytest.mark.parametrize(("name", "number"), [("glue", signal.SIGUSR2), ("squad", signal.SIGUSR1)])
-def test_fine_tuning(name, number, tmp_path):
-    if name == "glue":
-        data = glue_files.write_data(tmp_path / "data")
-        prepared = glue_files.write_glue(tmp_path / "prepared", data, ["RTE"])
-        model = glue_files.write_model(tmp_path, data)
-        flags: tuple[object, ...] = ("--max-length", 16)
-    else:
-        data = squad_examples.write_data(tmp_path / "data")
-        prepared = squad_examples.prepare(tmp_path / "prepared", data).parent
-        model = glue_files.write_model(tmp_path, data, "ElectraForMaskedLM")
-        flags = ("--layer-lr-decay", 1)
+def test_fine_tuning(tmp_path):
+    data = glue_files.write_data(tmp_path / "data")
+    prepared = glue_files.write_glue(tmp_path / "prepared", data, ["RTE"])
+    model = glue_files.write_model(tmp_path, data)
 
     def command(output: str) -> list[object]:
         given = (model, "--prepared", prepared, "--output", tmp_path / output, "--batch-size", 8, "--seeds", 1)
-        return truneg("finetune", *given, "--epochs", 8, "--cpu", "--lr", 0.001, *flags)
+        return truneg("finetune", *given, "--epochs", 8, "--cpu", "--lr", 0.001, "--max-length", 16)
 
     logs = tmp_path / "stopped"
-    stop_and_continue(
-        command("stopped"), number, tmp_path, lambda: any(has("num_updates", log) for log in logs.rglob("train.log"))
-    )
+    begun = lambda: any(has("num_updates", log) for log in logs.rglob("train.log"))  # noqa: E731
+    stop_and_continue(command("stopped"), signal.SIGUSR2, tmp_path, begun)
     (log,) = logs.rglob("train.log")
     assert log.read_text().count(STOPPED) == 1
-    run_command(command("whole"))
+    forwarded(command("whole"))
     (stopped,), (whole,) = (read_results([tmp_path / each / "results.jsonl"]) for each in ("stopped", "whole"))
     assert stopped.metrics == whole.metrics
     assert stopped.examples == whole.examples
-
-
-def test_binarize(tmp_path):
-    text, vocabulary = tmp_path / "text.txt", tmp_path / "vocab.txt"
-    text.write_text(f"{' '.join(WORDS)}\n" * 190_000)  # three chunks
-    vocabulary.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]))
-
-    def command(output: str) -> list[object]:
-        given = ("--train", text, "--tokenizer", vocabulary, "--output-dir", tmp_path / output, "--workers", 2)
-        return truneg("data", "binarize", *given)
-
-    first = tmp_path / "stopped.parts" / "train-000000"
-    stop_and_continue(command("stopped"), signal.SIGUSR2, tmp_path, first.exists)
-    run_command(command("whole"))
-    for name in ("train.bin", "train.idx", "dict.txt"):
-        assert (tmp_path / "stopped" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
 def test_lexsub(tmp_path):
@@ -105,6 +86,6 @@ def test_experiment(data_bin, tmp_path):
     log = tmp_path / "stopped" / "runs" / "baseline" / "seed-1" / "train" / "train.log"
     stop_and_continue(command("stopped"), signal.SIGUSR1, tmp_path, lambda: has(UPDATES, log))
     assert log.read_text().count(STOPPED) == 1
-    run_command(command("whole"))
+    forwarded(command("whole"))
     (stopped,), (whole,) = (read_results([tmp_path / each / "results.jsonl"]) for each in ("stopped", "whole"))
     assert stopped.metrics == whole.metrics

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 from support.commands import REPOSITORY, command_environment, run_command, truneg, write_sentences
+from support.forwarded import stand_ins
 
 SCRIPTS = REPOSITORY / "user_dir_examples" / "translation"
 
 
 def run_script(name: str, *arguments: object, fails: bool = False) -> str:
-    commands = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    commands = os.pathsep.join([str(stand_ins().folder), str(Path(sys.executable).parent), os.environ["PATH"]])
     command = ["bash", str(SCRIPTS / name), *map(str, arguments)]
     done = subprocess.run(command, env=command_environment(PATH=commands), capture_output=True, text=True, check=False)
     assert (done.returncode != 0) == fails, done.stdout[-2000:] + done.stderr[-2000:]

@@ -70,11 +70,11 @@ class ForkedCommand:
 class CommandServer:
     """A process for one environment, with one command at a time. It ends when this process ends."""
 
-    def __init__(self, environment: dict[str, str]) -> None:
+    def __init__(self, environment: dict[str, str], imports: Sequence[str] = ()) -> None:
         self.busy = False
         # pyarrow's allocator, which fairseq imports, would start a thread: forks need a single one.
         self._process = subprocess.Popen(
-            [sys.executable, __file__],
+            [sys.executable, __file__, *imports],
             bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -85,13 +85,19 @@ class CommandServer:
         atexit.register(self._stop)
 
     def start(
-        self, command: Sequence[str], environment: dict[str, str], stdout: Path, stderr: Path, cwd: Path
+        self,
+        command: Sequence[str],
+        environment: dict[str, str],
+        stdout: Path,
+        stderr: Path,
+        cwd: Path,
+        *,
+        stdin: Path = Path(os.devnull),
+        python: Path = Path(sys.executable),
     ) -> ForkedCommand:
-        """Starts an interpreter's command line; its output is added to the files."""
-        stdout.touch()
-        stderr.touch()
-        request = {"command": command, "environment": environment, "cwd": str(cwd)}
-        request |= {"stdout": str(stdout), "stderr": str(stderr)}
+        """Starts an interpreter's command line; its output is added to the files. ``python`` is what it starts."""
+        request = {"command": command, "environment": environment, "cwd": str(cwd), "python": str(python)}
+        request |= {"stdin": str(stdin), "stdout": str(stdout), "stderr": str(stderr)}
         self._requests.write(json.dumps(request).encode() + b"\n")
         self._requests.flush()
         self.busy = True
@@ -147,7 +153,7 @@ def serve() -> list[str]:
     _replace(1, os.devnull, os.O_WRONLY)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for pytest and the command
     logging.disable()
-    for name in PRELOADED:
+    for name in (*PRELOADED, *sys.argv[1:]):
         importlib.import_module(name)
     # The grammar of hydra's overrides, which fairseq makes of every option, is slow until each form was parsed once.
     parser = sys.modules["hydra.core.override_parser.overrides_parser"].OverridesParser.create()
@@ -181,6 +187,8 @@ def _replace(descriptor: int, file: str, flags: int) -> None:
 def become(request: dict) -> None:
     """Gives this process the place, the environment and the files of a command, and what is drawn at random."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.executable = request["python"]
+    _replace(0, request["stdin"], os.O_RDONLY)
     _replace(1, request["stdout"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     _replace(2, request["stderr"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.chdir(request["cwd"])
