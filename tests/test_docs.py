@@ -7,6 +7,7 @@ import importlib
 import os
 import re
 import runpy
+import shlex
 import shutil
 import subprocess
 import sys
@@ -15,11 +16,13 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from support.commands import REPOSITORY, command_environment, run_command
+from support.commands import PLUGIN, REPOSITORY, command_environment, run_command
 from support.forwarded import Forwarded
 from support.page_inputs import write_place
+from support.trainings import parse
 
 import truneg_fairseq
+from truneg_fairseq.trainer.preflight import value_of
 
 FOLDERS = ("benchmarks", "data-bin-scripts", "docs", "tests", "truneg_fairseq", "user_dir_examples")
 FILES = [*REPOSITORY.glob("*.md"), *(path for name in FOLDERS for path in (REPOSITORY / name).rglob("*.*"))]
@@ -70,6 +73,15 @@ def test_pages_that_code_and_examples_name_are_there():
 def test_the_page_of_options_is_made_from_this_code():
     made = runpy.run_path(str(REPOSITORY / "docs" / "reference" / "make_options.py"))
     assert made["PAGE"].read_text(encoding="utf-8") == made["page"](), "python docs/reference/make_options.py"
+
+
+def test_the_readmes_training_parses():
+    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    command = re.search(r"\n(fairseq-train DATA-BIN .*?[^\\])\n", readme, re.DOTALL).group(1)
+    assert '--user-dir "$(truneg user-dir)"' in command, "a relative folder is there in one place only"
+    cfg = parse(shlex.split(command.replace("$(truneg user-dir)", str(PLUGIN)).replace("\\\n", " "))[1:])
+    assert value_of(cfg.task, "tokens_per_sample") == 512
+    assert cfg.common.fp16
 
 
 def test_what_the_python_of_the_pages_imports_is_there():

@@ -20,6 +20,13 @@ class TrueNegError(Exception):
         return super().__str__().replace("\n", "\\n").replace("\r", "\\r")
 
 
+def refuse(*cases: tuple[object, str]) -> None:
+    """Raises the line of the first case that holds."""
+    for holds, line in cases:
+        if holds:
+            raise TrueNegError(line)
+
+
 @contextlib.contextmanager
 def one_line_errors() -> Iterator[None]:
     """Turns a :class:`TrueNegError` into that one line on stderr and exit code 1.

@@ -15,10 +15,7 @@ from support.cli_runs import (
     assert_one_line,
     content,
     hydra,
-    kill_after_43_updates,
-    largest_difference,
     logged,
-    parameters,
     start_and_wait,
     training,
 )
@@ -107,17 +104,6 @@ def test_finetuning_takes_its_own_time(data_bin, tmp_path):
     spent(last, 1_000)
     run_command([*command, "--max-update", 3])
     assert 1_000 < spent(last) < 1_300
-
-
-def test_killed_and_resumed_training_is_bit_identical(data_bin, tmp_path):
-    """Adam's state, the order of the data, the masks and dropout all continue as if nothing had happened."""
-    options = (*EVERYTHING, "--save-interval-updates", 40, "--disable-validation")
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    run_command(training(data_bin, whole, *options, "--max-update", 60))
-    kill_after_43_updates(training(data_bin, broken, *options, "--max-update", 100_000), tmp_path / "log")
-    resumed = run_command(training(data_bin, broken, *options, "--max-update", 60))
-    assert 0 < int(re.search(r"Loaded checkpoint \S+ \(epoch \d+ @ (\d+) updates\)", resumed.stdout).group(1)) < 60
-    assert largest_difference(parameters(whole / "checkpoint_last.pt"), parameters(broken / "checkpoint_last.pt")) == 0
 
 
 def test_break_mode_eos_makes_a_sequence_of_each_sentence(data_bin, tmp_path):

@@ -69,7 +69,6 @@ def cut(path: Path) -> None:
     ("harm", "told"),
     [
         (flip_a_bit, "is damaged (wrong checksum"),
-        (cut, "cannot be read (File is not a zip file)"),
         (Path.unlink, "is missing"),
     ],
 )
@@ -124,10 +123,9 @@ def test_killed_again_and_again_a_run_ends_as_if_undisturbed(data_bin, tmp_path)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [0, 1])
-def test_a_resume_in_a_later_epoch_has_the_same_masks(workers, data_bin, tmp_path):
+def test_a_resume_in_a_later_epoch_has_the_same_masks(data_bin, tmp_path):
     """fairseq's reading processes keep the masks of the epoch that they were started in."""
-    options = ("--criterion", "masked_lm", "--disable-validation", "--num-workers", workers, "--batch-size", 32)
+    options = ("--criterion", "masked_lm", "--disable-validation", "--num-workers", 1, "--batch-size", 32)
     whole = run_command(training(data_bin, tmp_path / "whole", *options, "--max-epoch", 3))
     epochs = logged(whole.stdout, "train")
     assert len(epochs) == 3
@@ -250,24 +248,20 @@ def test_other_data_are_reported_and_moved_data_are_not(tmp_path):
     assert changes(before, other) == ["the data differ from the start of noon (train.bin)"]
 
 
-def test_updates_of_another_size_are_told(run, data_bin):
-    """The place in the epoch counts batches."""
-    result = run_command(training(data_bin, run, *STOCK, "--max-update", 6, "--batch-size", 5))
-    assert "the batch size changed (batch_size 4 -> 5): some samples of this epoch may be" in result.stdout
-
-
 def test_each_option_that_changes_the_result_is_a_line(data_bin, tmp_path):
     """In the log and in the manifest. --max-update is none of them: a run may go on."""
     command = training(data_bin, tmp_path, "--criterion", "masked_lm_hc", "--disable-validation")
     run_command([*command, "--max-update", 1])
-    again = run_command([*command, "--max-update", 2, "--lr", 0.005, "--hc-weight", 0.5, "--mask-prob", 0.2])
+    others = ("--lr", 0.005, "--hc-weight", 0.5, "--mask-prob", 0.2, "--batch-size", 5)
+    again = run_command([*command, *others, "--max-update", 2])
     lines = json.loads((tmp_path / "manifest.json").read_text())["starts"][1]["changes"]
     assert sorted(line.split(" since ")[0] for line in lines) == [
         *("--hc-weight changed from 1.0 to 0.5", "--lr changed from [0.01] to [0.005]"),
         "--mask-prob changed from 0.3 to 0.2",
+        "the batch size changed (batch_size 4 -> 5): some samples of this epoch may be repeated or skipped",
     ]
     assert all(line in again.stdout for line in lines)
-    third = run_command([*command, "--max-update", 3, "--lr", 0.005, "--hc-weight", 0.5, "--mask-prob", 0.2])
+    third = run_command([*command, *others, "--max-update", 3])
     assert " changed from " not in third.stdout
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import TrueNegError
+from ..errors import TrueNegError, refuse
 from ..evaluation.models import OpenedModel, OpeningOptions, is_hugging_face, load_table
 from ..files import require_different, require_writable
 from ..options import option
@@ -188,7 +188,7 @@ class JudgeOptions(OpeningOptions):
     )
 
 
-def judge(options: JudgeOptions) -> None:  # noqa: PLR0915
+def judge(options: JudgeOptions) -> None:
     """Show how many of a table's pairs people accept, and how well detectors rank words in context.
 
     Intervals are 95 % bootstrap over targets. With --fit detectors are fitted, and ranked on the folds left out.
@@ -202,12 +202,17 @@ def judge(options: JudgeOptions) -> None:  # noqa: PLR0915
         detectors[name] = tuple(each for each in FEATURES if each in name.split("+"))
     wanted = {feature for features in detectors.values() for feature in features}
     path = options.hc_acceptance_model
-    if path is not None and len(detectors) != 1:
-        raise TrueNegError(f"--hc-acceptance-model: found {len(detectors)} detectors, expected one --detector")
-    if "table" in wanted and not options.tables:
-        raise TrueNegError("--detector: 'table' needs a table; give its file first")
-    if wanted - {"table"} and options.checkpoint is None:
-        raise TrueNegError(f"--detector: {'+'.join(sorted(wanted))} needs --checkpoint")
+    refuse(
+        (
+            path is not None and len(detectors) != 1,
+            f"--hc-acceptance-model: found {len(detectors)} detectors, expected one --detector",
+        ),
+        ("table" in wanted and not options.tables, "--detector: 'table' needs a table; give its file first"),
+        (
+            wanted - {"table"} and options.checkpoint is None,
+            f"--detector: {'+'.join(sorted(wanted))} needs --checkpoint",
+        ),
+    )
     from ..evaluation import acceptance
     from ..evaluation.people import read_people
     from ..evaluation.scorer import DataTokens

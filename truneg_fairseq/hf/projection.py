@@ -188,9 +188,7 @@ def mix_counts(model: nn.Module, tokenizer: Any, counts: str | Path, share: floa
     mask, padding = tokenizer.mask_token_id, int(tokenizer.pad_token_id or 0)
 
     def mix(_: nn.Module, args: tuple[Any, ...], named: dict[str, Any], output: Any) -> Any:
-        tokens = named.get("input_ids", args[0] if args else None)
-        if tokens is None:
-            raise TrueNegError("mix_counts: the model was called without input_ids; expected tokens, not embeddings")
+        tokens = named["input_ids"] if "input_ids" in named else args[0]
         positions = tokens.eq(mask).reshape(-1).nonzero().squeeze(1)
         flat = output.logits.reshape(-1, output.logits.size(-1)).clone()
         mixed = corpus.to(flat.device).mixed(flat[positions], tokens, positions, padding, share)

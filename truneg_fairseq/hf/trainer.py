@@ -20,7 +20,7 @@ from transformers import (
 from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 from transformers.trainer_utils import default_compute_objective, get_last_checkpoint
 
-from ..errors import TrueNegError
+from ..errors import TrueNegError, refuse
 from ..objectives import (
     EncoderPasses,
     MaskedPredictions,
@@ -138,7 +138,7 @@ class TrueNegativeTrainer(Trainer):
         args, smoothing = self.args, self.args.label_smoothing_factor
         shared = self.get_tp_size() * self.get_cp_size() * self.get_sp_size()
         has_labels = "labels" in (args.label_names or ["labels"])
-        for is_refused, line in (
+        refuse(
             (args.n_gpu > 1, f"found {args.n_gpu} GPUs for one process, expected a process per GPU; use torchrun"),
             (shared > 1, "found tensor, context or sequence parallelism, expected data parallelism alone"),
             (
@@ -147,31 +147,33 @@ class TrueNegativeTrainer(Trainer):
             ),
             (self.compute_loss_func, "compute_loss_func: expected none; the loss is that of TrueNegativeArguments"),
             (not has_labels, f"label_names {args.label_names}: expected 'labels' too"),
-        ):
-            if is_refused:
-                raise TrueNegError(line)
+        )
 
     def check_model(self) -> None:
         """Refuses a model that the objective cannot train."""
         model, kinds = unwrap(self.model), set(MODEL_FOR_MASKED_LM_MAPPING_NAMES.values())
         name, weight = type(model).__name__, self.true_negatives.sr_word_weight
-        problem = None
-        if not any(kind.__name__ in kinds for kind in type(model).__mro__):
-            problem = f"model: {name} has no masked-LM head; expected a model of AutoModelForMaskedLM"
-        elif model.config.is_encoder_decoder:
-            problem = f"model: {name} has a decoder; expected an encoder with a masked-LM head"
-        elif weight and self.true_negatives.sr_word_form == "argmax" and not embeddings_in_use(model).requires_grad:
-            problem = (
+        has_head = any(kind.__name__ in kinds for kind in type(model).__mro__)
+        refuse(
+            (not has_head, f"model: {name} has no masked-LM head; expected a model of AutoModelForMaskedLM"),
+            (
+                getattr(model.config, "is_encoder_decoder", False),
+                f"model: {name} has a decoder; expected an encoder with a masked-LM head",
+            ),
+        )
+        is_argmax = self.true_negatives.sr_word_form == "argmax"
+        refuse(
+            (
+                weight and is_argmax and not embeddings_in_use(model).requires_grad,
                 f"--sr-word-weight {weight}: has no effect on input embeddings that are not trained (frozen, or beside "
-                "adapters); expected embeddings that are trained, or --sr-word-weight 0"
-            )
-        elif weight and not is_tied(model):
-            problem = (
+                "adapters); expected embeddings that are trained, or --sr-word-weight 0",
+            ),
+            (
+                weight and not is_tied(model),
                 f"--sr-word-weight {weight}: {name} does not tie its MLM head to the input embeddings; expected tied "
-                "embeddings (the config's tie_word_embeddings), or --sr-word-weight 0"
-            )
-        if problem:
-            raise TrueNegError(problem)
+                "embeddings (the config's tie_word_embeddings), or --sr-word-weight 0",
+            ),
+        )
 
     def compute_loss(
         self,
