@@ -108,7 +108,8 @@ class Forwarded:
         with self._choosing:
             idle = next((server for server in self._servers if not server.busy), None)
             if idle is None and len(self._servers) < 2:
-                idle = CommandServer(self._environment, self._imports)
+                # The second one has trainings, which other commands start.
+                idle = CommandServer(self._environment, () if self._servers else self._imports)
                 self._servers.append(idle)
             if idle is not None:
                 idle.busy = True
