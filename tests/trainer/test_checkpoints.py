@@ -294,10 +294,10 @@ def test_doctor_finds_nothing_wrong_without_fairseq(wordnet, monkeypatch):
     found = records.versions()
     monkeypatch.setattr(records, "versions", lambda: found | dict.fromkeys(commands._WITH_FAIRSEQ))
     findings = list(commands.check_installation())
-    assert all(finding.good for finding in findings), findings
-    assert sum("not installed: needed for training with fairseq" in finding.text for finding in findings) == 3
+    assert all(is_good for is_good, _ in findings), findings
+    assert sum("not installed: needed for training with fairseq" in text for _, text in findings) == 3
     monkeypatch.setattr(records, "versions", lambda: found | {"nltk": None, "omegaconf": None})
-    wrong = [finding.text for finding in commands.check_installation() if not finding.good]
+    wrong = [text for is_good, text in commands.check_installation() if not is_good]
     assert wrong == ["omegaconf is not installed: pip install omegaconf", "nltk is not installed: pip install nltk"]
 
 

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from ..convert.names import EXPORTS
 from ..corpora.extract import ExtractOptions
@@ -172,9 +171,9 @@ def convert(options: ConvertOptions) -> None:
 def doctor(options: NoOptions) -> None:
     """Check the installation and say what is wrong."""
     wrong = 0
-    for finding in check_installation():
-        print(f"{'ok   ' if finding.good else 'WRONG'}  {finding.text}", flush=True)
-        wrong += not finding.good
+    for is_good, text in check_installation():
+        print(f"{'ok   ' if is_good else 'WRONG'}  {text}", flush=True)
+        wrong += not is_good
     if wrong:
         print(f"{wrong} {'problem' if wrong == 1 else 'problems'} found")
         sys.exit(1)
@@ -183,26 +182,21 @@ def doctor(options: NoOptions) -> None:
 _WITH_FAIRSEQ = ("fairseq-fixed", "hydra-core", "omegaconf")
 
 
-class Finding(NamedTuple):
-    """One line of the diagnosis."""
-
-    good: bool  # whether all is well
-    text: str  # what was found, and where it is wrong what to do
-
-
-def check_installation() -> Iterator[Finding]:
-    """Python, the packages, fairseq's compiled parts, the plugin's registration and WordNet."""
+def check_installation() -> Iterator[tuple[bool, str]]:
+    """Whether Python, each package, fairseq's compiled parts, the plugin's registration and WordNet are good, and what
+    was found.
+    """
     from ..trainer.folder import versions as installed
 
     versions = installed()
     has_fairseq = versions["fairseq-fixed"] is not None
     for name, number in versions.items():
         if number is None and not has_fairseq and name in _WITH_FAIRSEQ:
-            yield Finding(True, f"{name} is not installed: needed for training with fairseq (README: Installation)")
+            yield True, f"{name} is not installed: needed for training with fairseq (README: Installation)"
         elif name == "torch" and number is not None:
             yield _try(name, check_torch)
         else:
-            yield Finding(number is not None, f"{name} {number or 'is not installed: pip install ' + name}")
+            yield number is not None, f"{name} {number or 'is not installed: pip install ' + name}"
     if has_fairseq:
         compiled = "fairseq.data.data_utils_fast"
         yield _try("fairseq's compiled parts", lambda: importlib.import_module(compiled) and "found")
@@ -210,11 +204,11 @@ def check_installation() -> Iterator[Finding]:
     yield _try("WordNet", _find_wordnet)
 
 
-def _try(what: str, look: Callable[[], object]) -> Finding:
+def _try(what: str, look: Callable[[], object]) -> tuple[bool, str]:
     try:
-        return Finding(True, f"{what}: {look()}")
+        return True, f"{what}: {look()}"
     except (Exception, SystemExit) as error:
-        return Finding(False, f"{what}: {reason(error).removeprefix(f'{what} ')}")
+        return False, f"{what}: {reason(error).removeprefix(f'{what} ')}"
 
 
 def _register() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +15,7 @@ from ..files import replacing_text, require_unsplit, require_writable
 from ..options import option
 from ..results.result import named_models
 from ..robustness.attack import AttackOptions
-from .parser import JsonOutput, in_color, print_unless_json, write_json, write_json_lines
+from .parser import JsonOutput, print_unless_json, write_json_lines
 
 
 @dataclass(kw_only=True)
@@ -132,9 +133,10 @@ def explain(options: ExplainOptions) -> None:
 
     explainer = Explainer(options.checkpoint, options, synonym_table=options.synonym_table, detector=options.detector)
     sentences, say = [], print_unless_json(options)
+    color = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     for sentence in filter(None, map(explainer.explain, texts)):
         sentences.append(sentence)
-        say("\n".join([*sentence.lines(color=in_color()), ""]))
+        say("\n".join([*sentence.lines(color=color), ""]))
     if len(sentences) < len(texts):
         passed = f"{len(texts) - len(sentences)} of {len(texts)} texts"
         print(f"passed over {passed}, in which nothing is to be masked", file=sys.stderr)
@@ -195,7 +197,7 @@ def score(options: AttackScoreOptions) -> None:
     say = print_unless_json(options)
     for line in measured.lines():
         say(line)
-    write_json(options, measured.report())
+    write_json_lines(options, [measured.report()])
     if options.results is None:
         return
     assert options.model is not None and options.seed is not None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import difflib
 import inspect
-import json
 import os
 import re
 import sys
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, Union, get_type_hints
 
-from ..files import json_line, replacing_text, require_different, require_writable, without_nan
+from ..files import json_line, replacing_text, require_different, require_writable
 from ..options import add_arguments, from_arguments, option
 
 Command: TypeAlias = Union[Callable[[Any], None], "Mapping[str, Any]"]
@@ -104,11 +103,6 @@ class JsonOutput:
     json: Path | None = option(None, "also write this as JSON; - prints it and nothing else", metavar="FILE")
 
 
-def in_color() -> bool:
-    """Whether to print colours: on a terminal without NO_COLOR."""
-    return sys.stdout.isatty() and "NO_COLOR" not in os.environ
-
-
 def print_unless_json(options: Any) -> Callable[[str], None]:
     """Prints lines for a person, at once; nothing if JSON goes to stdout.
 
@@ -150,17 +144,9 @@ def _is_path(value: Any) -> bool:
     return isinstance(value, Path) or (isinstance(value, list) and all(isinstance(each, Path) for each in value))
 
 
-def write_json(options: Any, content: Any) -> None:
-    """Writes what ``--json`` asked for: one document."""
-    _write(options, json.dumps(without_nan(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-
-
 def write_json_lines(options: Any, records: Sequence[Any]) -> None:
     """Writes what ``--json`` asked for: a line for each record."""
-    _write(options, "".join(f"{json_line(record)}\n" for record in records))
-
-
-def _write(options: Any, text: str) -> None:
+    text = "".join(f"{json_line(record)}\n" for record in records)
     if options.json == _STDOUT:
         sys.stdout.write(text)
     elif options.json is not None:
