@@ -78,7 +78,7 @@ def command_environment(**extra: str) -> dict[str, str]:
 
 
 ENVIRONMENT = command_environment()  # before any test changes it
-_SERVERS: list[CommandServer] = []
+SERVERS: list[CommandServer] = []
 # Packages set theirs where a test uses them; the last is read whenever torch loads a file.
 HARMLESS = ("PYTEST_", "KMP_", "TORCHINDUCTOR_", "_TORCHINDUCTOR_", "TOKENIZERS_", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD")
 
@@ -118,10 +118,10 @@ def start_command(
 
 def _idle_server() -> CommandServer | None:
     """One of two: two commands at once are the two workers of a training."""
-    idle = next((server for server in _SERVERS if not server.busy), None)
-    if idle is None and len(_SERVERS) < 2:
+    idle = next((server for server in SERVERS if not server.busy), None)
+    if idle is None and len(SERVERS) < 2:
         idle = CommandServer(ENVIRONMENT)
-        _SERVERS.append(idle)
+        SERVERS.append(idle)
     return idle
 
 

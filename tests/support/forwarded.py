@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .command_server import CommandServer
-from .commands import CUDA, ENVIRONMENT, TRUNEG
+from .commands import CUDA, ENVIRONMENT, SERVERS, TRUNEG
 
 _NAMES: dict[str, Sequence[str]] = {"python": (), "truneg": TRUNEG} | {
     f"fairseq-{name}": ("-m", f"fairseq_cli.{name}") for name in ("train", "generate", "preprocess")
@@ -50,19 +50,21 @@ sys.exit(code)
 
 @functools.cache
 def stand_ins() -> Forwarded:
-    """For commands of the tests' own environment."""
-    return Forwarded(ENVIRONMENT)
+    """For commands of the tests' own environment, by the servers that run these anyway."""
+    return Forwarded(ENVIRONMENT, servers=SERVERS)
 
 
 class Forwarded:
     """A folder of stand-ins for one environment; ``imports`` are modules that its commands need beside fairseq."""
 
-    def __init__(self, environment: dict[str, str], imports: Sequence[str] = ()) -> None:
+    def __init__(
+        self, environment: dict[str, str], imports: Sequence[str] = (), servers: list[CommandServer] | None = None
+    ) -> None:
         self._removed = tempfile.TemporaryDirectory(prefix="forwarded-")  # at the end of this process
         self.folder = Path(self._removed.name)
         self.python = self.folder / "python"
         self._environment, self._imports = environment, imports
-        self._servers: list[CommandServer] = []
+        self._servers = [] if servers is None else servers
         self._choosing = threading.Lock()
         address = str(self.folder / "socket")
         for name, command in _NAMES.items():
