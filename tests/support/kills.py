@@ -23,6 +23,8 @@ from truneg_fairseq import register
 from . import glue_files, squad_examples
 from .cli_runs import content
 from .commands import (
+    ELECTRA_MODEL,
+    ELECTRA_TRAINING,
     PLUGIN,
     TINY_MODEL,
     TINY_TRAINING,
@@ -32,7 +34,6 @@ from .commands import (
     start_command,
     truneg,
 )
-from .electra import ELECTRA_MODEL, ELECTRA_TRAINING
 
 WORDPIECE = ("--tokenization", "wordpiece")
 MASKED_LM = (*TINY_TRAINING, *TINY_MODEL)

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from .. import options
 from ..errors import TrueNegError, one_line_errors
-from ..objectives import TrueNegativeLoss, TrueNegativeOptions
+from ..objectives import TrueNegativeOptions
 from ..objectives.loop import build_objective
 from ..objectives.loss import CORRECTION_RATES
 from ..objectives.options import GenerationOptions
@@ -44,16 +44,14 @@ class LabelSmoothedTrueNeg(LabelSmoothedCrossEntropyCriterion):
 
     def __init__(self, cfg: LabelSmoothedTrueNegConfig, task: Any) -> None:
         super().__init__(task, cfg.sentence_avg, cfg.label_smoothing, cfg.ignore_prefix_size, cfg.report_accuracy)
-        with one_line_errors():
-            options.check(options.select(LabelSmoothedTrueNegConfig, cfg))
-            self.objective = self._build_objective(options.select(TrueNegativeOptions, cfg), task)
-
-    def _build_objective(self, chosen: TrueNegativeOptions, task: Any) -> TrueNegativeLoss:
         given = task.cfg or task.args  # language_modeling has the second alone
         folder, symbols = Path(given.data.split(":")[0]), task.target_dictionary.symbols
-        return build_objective(
-            chosen, symbols=symbols, folder=folder, padding=self.padding_idx, label_smoothing=self.eps
-        )
+        with one_line_errors():
+            options.check(options.select(LabelSmoothedTrueNegConfig, cfg))
+            chosen = options.select(TrueNegativeOptions, cfg)
+            self.objective = build_objective(
+                chosen, symbols=symbols, folder=folder, padding=self.padding_idx, label_smoothing=self.eps
+            )
 
     @property
     def options(self) -> TrueNegativeOptions:
@@ -114,6 +112,5 @@ class LabelSmoothedTrueNeg(LabelSmoothedCrossEntropyCriterion):
         """Stock's metrics, and the rates of what is in use."""
         super().reduce_metrics(logging_outputs)
         sizes = {"sample_size": "positions"}  # stock's sample size may be the number of sentences
-        log_rates(
-            logging_outputs, [r._replace(denominator=sizes.get(r.denominator, r.denominator)) for r in CORRECTION_RATES]
-        )
+        rates = [rate._replace(denominator=sizes.get(rate.denominator, rate.denominator)) for rate in CORRECTION_RATES]
+        log_rates(logging_outputs, rates)
