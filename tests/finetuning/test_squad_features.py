@@ -284,27 +284,10 @@ def test_script(files, data, tmp_path, capsys):
         prepare(*arguments[:-4], "--data", cased, *arguments[-2:])
 
 
-BAD = {
-    "half": (squad_json(question(1))[:-30], r"not JSON in UTF-8 \(.*\); expected SQuAD's JSON, whole"),
-    "both": (squad_json(question(1, is_impossible=True)), "question q1: is_impossible is true, but answers has 'cat'"),
-    "no good answer": (squad_json(question(1, begin=6)), "none of its 1 questions has its answer at the place given"),
-}
-
-
-def test_validation_questions_of_squad_1_need_an_answer(data, tmp_path):
-    for name, text in (("train", squad_json(question(1))), ("valid", squad_json({**question(2), "answers": []}))):
-        (tmp_path / f"{name}.json").write_text(text.replace("v2.0", "1.1"), encoding="utf-8")
-    with pytest.raises(SystemExit, match=r"valid\.json: none of its questions has an answer; expected some to score"):
-        prepare("--task", f"SQuAD={tmp_path}", "--data", data, "--output-dir", tmp_path / "out")
-    assert not (tmp_path / "out" / "SQuAD").exists()
-
-
-@pytest.mark.parametrize("name", list(BAD))
-def test_bad_json_is_one_line(name, data, tmp_path):
-    text, message = BAD[name]
+def test_half_a_file_is_one_line(data, tmp_path):
     path = tmp_path / "train-bad.json"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(SystemExit, match=message) as caught:
+    path.write_text(squad_json(question(1))[:-30], encoding="utf-8")
+    with pytest.raises(SystemExit, match=r"not JSON in UTF-8 \(.*\); expected SQuAD's JSON, whole") as caught:
         prepare("--task", f"SQuAD={path}", "--data", data, "--output-dir", tmp_path / "out")
     assert "train-bad.json: " in str(caught.value) and "\n" not in str(caught.value)
     assert not list((tmp_path / "out").glob("*"))
@@ -313,7 +296,7 @@ def test_bad_json_is_one_line(name, data, tmp_path):
 def test_two_files_of_a_split_are_told_apart_by_name(files, data, tmp_path):
     folder = Path(files.removeprefix("SQuAD="))
     shutil.copy(folder / "dev-v2.0.json", folder / "dev-v1.1.json")
-    with pytest.raises(SystemExit, match=r"has dev-v1\.1\.json, dev-v2\.0\.json; expected one: name it, as --task"):
+    with pytest.raises(SystemExit, match=r"has dev-v1\.1\.json, dev-v2\.0\.json, .*; expected one file with"):
         prepare("--task", files, "--data", data, "--output-dir", tmp_path / "out")
     named = [f"SQuAD={folder / name}.json" for name in ("train-v2.0", "dev-v2.0")]
     prepare("--task", *named, "--data", data, "--output-dir", tmp_path / "out")
@@ -323,9 +306,6 @@ def test_two_files_of_a_split_are_told_apart_by_name(files, data, tmp_path):
         "valid": "dev-v2.0.json",
     }
     shutil.copy(folder / "dev-v2.0.json", tmp_path / "questions.json")
-    with pytest.raises(
-        SystemExit, match=r"--task SQuAD=.*questions\.json: expected train or dev in the name of a file"
-    ):
-        prepare(
-            "--task", *named, f"SQuAD={tmp_path / 'questions.json'}", "--data", data, "--output-dir", tmp_path / "o"
-        )
+    named.append(f"SQuAD={tmp_path / 'questions.json'}")
+    with pytest.raises(SystemExit, match=r"has .*questions\.json; expected one file with train"):
+        prepare("--task", *named, "--data", data, "--output-dir", tmp_path / "o")

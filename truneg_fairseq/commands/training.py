@@ -120,7 +120,7 @@ def finetune(options: FinetuneOptions) -> None:
 
     results, diverged = run(options)
     print(table(results))
-    print(f"results: {options.output / RESULTS_NAME} (truneg compare reads it)")
+    print(f"next: truneg compare {options.output / RESULTS_NAME}")
     if diverged:
         raise TrueNegError(diverged[0] if len(diverged) == 1 else f"{len(diverged)} runs failed: {diverged[0]}")
 
@@ -133,6 +133,10 @@ def predict(options: PredictOptions) -> None:
     from ..finetuning.run import predict as run
 
     print(json.dumps(run(options)))
+    scored = options.output is not None and options.output.suffix == ".json"
+    following = f"truneg score {options.file} {options.output}" if scored else "the same with --output FILE"
+    if scored or options.output is None:
+        print(f"next: {following}", file=sys.stderr)
 
 
 def score(options: ScoreOptions) -> None:
@@ -147,6 +151,7 @@ def score(options: ScoreOptions) -> None:
     if unanswered:
         print(unanswered, file=sys.stderr)
     print(json.dumps(report, indent=2 if "exact" in report else None))
+    print(f"next: truneg attack squad --seed 1 {options.data} attacked.json", file=sys.stderr)
 
 
 _TEMPLATE = Path(__file__).parents[1] / "experiments" / "does_it_help.yaml"
@@ -185,6 +190,7 @@ def experiment(options: ExperimentOptions) -> None:
             print(f"wrote {path}")
     if failed:
         raise TrueNegError(f"{len(failed)} failed, the first: {failed[0]}")
+    print(f"next: open {options.output / PAGE_NAME} in a browser; the same command with --set seeds=N adds seeds")
 
 
 def _init(options: ExperimentOptions) -> None:

@@ -9,6 +9,7 @@ has ``label/SPLIT.label`` instead, one score / 5 a line. Examples keep the order
 
 from __future__ import annotations
 
+import shutil
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -70,9 +71,8 @@ class Glue(FinetuningTask):
         self.form, self.name = form, form.name
 
     def find_files(self, places: Sequence[Path]) -> dict[str, Path]:
-        if len(places) > 1:
-            raise TrueNegError(f"--task {self.name}={places[1]}: expected one folder of {self.name}")
-        return task_files(self.form, places[0])
+        (place,) = places
+        return task_files(self.form, place)
 
     def choose(self, options: PrepareOptions) -> dict[str, Any]:
         return {"labels": list(self.form.labels), "swap_pairs": options.swap_pairs and self.form.doubled}
@@ -83,9 +83,12 @@ class Glue(FinetuningTask):
         require("fairseq", extra="fairseq")
         splits = [read_split(self.form, name, path) for name, path in files.items()]
         for number in range(len(self.form.texts)):
-            _write_dictionary(folder / f"input{number}", (vocabulary.folder / "dict.txt").read_text(encoding="utf-8"))
-        _write_dictionary(folder / "label", "".join(f"{label} 1\n" for label in self.form.labels))
-        (folder / "ids").mkdir()
+            (folder / f"input{number}").mkdir()
+            shutil.copyfile(vocabulary.folder / "dict.txt", folder / f"input{number}" / "dict.txt")
+        for name in ("label", "ids"):
+            (folder / name).mkdir()
+        if self.form.labels:
+            (folder / "label" / "dict.txt").write_text("".join(f"{label} 1\n" for label in self.form.labels))
         doubled = [swap_pairs(s) if chosen["swap_pairs"] and s.name == "train" else s for s in splits]
         return {split.name: _write_split(self.form, split, vocabulary, folder) for split in doubled}
 
@@ -137,6 +140,9 @@ class Glue(FinetuningTask):
 
     def answer(self, tuned: Finetuned, split: str) -> Predictions:
         """A model's answers to a split of its data."""
+        import torch
+        from fairseq import utils
+
         tuned.task.load_dataset(split)
         dataset = tuned.task.dataset(split)
         values = np.zeros(len(dataset), dtype=np.float64 if self.form.regression else np.int64)
@@ -144,26 +150,18 @@ class Glue(FinetuningTask):
         order = np.argsort([dataset.size(index) for index in range(len(dataset))], kind="stable")
         for begin in range(0, len(order), _EXAMPLES):
             batch = dataset.collater([dataset[int(index)] for index in order[begin : begin + _EXAMPLES]])
+            inputs = utils.apply_to_sample(lambda tensor: tensor.to(tuned.device), batch["net_input"])
+            head = tuned.cfg.criterion.classification_head_name
+            with torch.inference_mode():
+                logits, _ = tuned.model(**inputs, features_only=True, classification_head_name=head)
+            if not bool(logits.isfinite().all()):
+                raise Diverged("the model's scores are NaN or infinite: it has diverged; lower --lr")
             at = batch["id"].numpy()
-            values[at] = self._values(tuned, batch)
+            values[at] = (logits.view(-1).double() if self.form.regression else logits.argmax(1)).cpu().numpy()
             if "target" in batch:
                 targets = np.zeros_like(values) if targets is None else targets
                 targets[at] = batch["target"].view(-1).numpy()
         return Predictions(values, targets)
-
-    def _values(self, tuned: Finetuned, batch: dict[str, Any]) -> NDArray[Any]:
-        import torch
-        from fairseq import utils
-
-        inputs = utils.apply_to_sample(lambda tensor: tensor.to(tuned.device), batch["net_input"])
-        head = tuned.cfg.criterion.classification_head_name
-        with torch.inference_mode():
-            logits, _ = tuned.model(**inputs, features_only=True, classification_head_name=head)
-        if not bool(logits.isfinite().all()):
-            raise Diverged("the model's scores are NaN or infinite: it has diverged; lower --lr")
-        found = logits.view(-1).double() if self.form.regression else logits.argmax(1)
-        result: NDArray[Any] = found.cpu().numpy()
-        return result
 
     def score(self, found: Predictions) -> Scores:
         """The metrics that are reported of the task."""
@@ -236,22 +234,16 @@ def regression_metrics(predictions: NDArray[Any], scores: NDArray[Any]) -> dict[
         }
 
 
-def _write_dictionary(folder: Path, text: str) -> None:
-    folder.mkdir()
-    if text:
-        with replacing_text(folder / "dict.txt") as stream:
-            stream.write(text)
-
-
 def _write_split(task: TaskFormat, split: GlueSplit, vocabulary: PretrainedVocabulary, folder: Path) -> dict[str, int]:
     import torch
+    from fairseq.data.indexed_dataset import make_builder
 
     lengths = np.ones(len(split), dtype=np.int64)  # <s>
     unknown = 0
     with Progress(total=len(split) * len(split.texts), desc=f"{task.name} {split.name}", unit=" sentences") as progress:
         for number, texts in enumerate(split.texts):
             path = folder / f"input{number}" / split.name
-            builder = _builder(path, len(vocabulary.symbols))
+            builder = make_builder(f"{path}.bin", impl="mmap", vocab_size=len(vocabulary.symbols))
             for start in range(0, len(texts), _SENTENCES):
                 batch = texts[start : start + _SENTENCES]
                 for place, ids in enumerate(vocabulary.encode_batch(batch), start):
@@ -262,15 +254,14 @@ def _write_split(task: TaskFormat, split: GlueSplit, vocabulary: PretrainedVocab
             builder.finalize(f"{path}.idx")
     path = folder / "label" / split.name
     if split.labels is not None and task.regression:
-        with replacing_text(path.with_suffix(".label")) as stream:
-            stream.writelines(f"{float(label) / HIGHEST_SCORE!r}\n" for label in split.labels)
+        lines = (f"{float(label) / HIGHEST_SCORE!r}\n" for label in split.labels)
+        path.with_suffix(".label").write_text("".join(lines))
     elif split.labels is not None:
-        builder = _builder(path, _FAIRSEQ_SPECIALS + len(task.labels))
+        builder = make_builder(f"{path}.bin", impl="mmap", vocab_size=_FAIRSEQ_SPECIALS + len(task.labels))
         for label in split.labels:
             builder.add_item(torch.tensor([_FAIRSEQ_SPECIALS + task.labels.index(label), EOS]))
         builder.finalize(f"{path}.idx")
-    with replacing_text(folder / "ids" / f"{split.name}.txt") as stream:
-        stream.writelines(f"{example}\n" for example in split.ids)
+    (folder / "ids" / f"{split.name}.txt").write_text("".join(f"{name}\n" for name in split.ids), encoding="utf-8")
     return {
         "examples": len(split),
         "tokens": int(lengths.sum()) - len(split),  # without <s>
@@ -279,10 +270,3 @@ def _write_split(task: TaskFormat, split: GlueSplit, vocabulary: PretrainedVocab
         "with an empty sentence": split.empty,
         "broken lines skipped": split.skipped,
     }
-
-
-def _builder(path: Path, vocabulary_size: int) -> Any:
-    """fairseq's own builder of ``path``.bin, which writes the .idx at its end."""
-    from fairseq.data import indexed_dataset
-
-    return indexed_dataset.make_builder(f"{path}.bin", impl="mmap", vocab_size=vocabulary_size)

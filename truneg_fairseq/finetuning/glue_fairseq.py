@@ -29,7 +29,7 @@ from fairseq.tasks.sentence_prediction import SentencePredictionConfig, Sentence
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..errors import TrueNegError, one_line_errors
+from ..errors import one_line_errors
 from ..options import check, option
 
 logger = logging.getLogger(__name__)
@@ -73,10 +73,6 @@ class GlueTask(WholeValidation, SentencePredictionTask):
     def setup_task(cls, cfg: GlueConfig, **kwargs: Any) -> "GlueTask":
         with one_line_errors():
             check(GlueConfig(max_length=cfg.max_length))
-            if not (path := Path(cfg.data, "input0", "dict.txt")).is_file():
-                raise TrueNegError(
-                    f"{path}: no such file; expected the folder of one task, made by 'truneg data prepare'"
-                )
         task: GlueTask = super().setup_task(cfg, **kwargs)
         return task
 

@@ -22,7 +22,9 @@ HIGHEST_SCORE = 5.0
 _HUB_FILES = ("{}-00000-of-00001.parquet", "{}/0000.parquet", "{}.parquet", "{}.jsonl", "{}.json", "{}.csv")
 _ROWS = (".parquet", ".jsonl", ".json", ".csv")
 # The first of these that a file has; MRPC's training pairs have an id for each sentence.
-_ID_COLUMNS = (("index",), ("id",), ("#1 ID", "#2 ID"))
+_ID_COLUMNS = (("index",), ("idx",), ("id",), ("#1 ID", "#2 ID"))
+_NO_LABEL = {"None", "nan", "-1", "-1.0"}  # of Hugging Face's test files
+_LONGEST_QUOTE = 80
 
 
 @dataclass(frozen=True)
@@ -122,56 +124,76 @@ def task_files(task: TaskFormat, folder: Path) -> dict[str, Path]:
 
 
 def read_split(task: TaskFormat, name: str, path: Path) -> GlueSplit:
-    """Reads an official file (tab-separated columns, quotes are ordinary characters) or one of Hugging Face.
+    """Reads an official file (tab-separated columns) or one of Hugging Face, whose labels are numbers, or names.
 
-    A byte order mark and carriage returns at line ends are removed. Test files need no label column.
+    A byte order mark and carriage returns at line ends are removed. Test files need no labels; Hugging Face's have -1.
     """
-    if path.suffix in _ROWS:
-        return _read_rows(task, name, path)
-    rows = list(enumerate(read_lines(path), start=1))
-    while rows and not rows[-1][1].strip():
+    is_table, is_test = path.suffix in _ROWS, name.startswith("test")
+    columns, numbers, skipped = _read_table(task, path) if is_table else _read_lines(task, path)
+    texts = (task.hub_texts if is_table else ()) or task.texts
+    label = "label" if is_table else task.label
+    missing = [repr(column) for column in (*texts, *([] if is_test else [label])) if column not in columns]
+    if missing:
+        found = " | ".join(columns)[:_LONGEST_QUOTE]
+        expected = f"expected the official header, found {found}"
+        raise TrueNegError(f"{path}: line 1 has no column {', '.join(missing)}; {expected}")
+    labels = columns.get(label)
+    if is_test and labels is not None and set(labels) <= _NO_LABEL:
+        labels = None
+    for number, found in zip(numbers, labels or (), strict=False):
+        if not _is_label(task, found):
+            expected = "a number from 0 to 5" if task.regression else f"one of {', '.join(task.labels)}"
+            raise TrueNegError(f"{path}: line {number} has the label {found!r}, expected {expected}")
+    named = next((names for names in _ID_COLUMNS if set(names) <= columns.keys()), None)
+    ids = [" ".join(parts) for parts in zip(*(columns[column] for column in named), strict=True)] if named else []
+    ids = ids or [str(number - numbers[0]) for number in numbers]
+    return GlueSplit(name, path, ids, tuple(columns[column] for column in texts), labels, skipped)
+
+
+def _read_lines(task: TaskFormat, path: Path) -> tuple[dict[str, list[str]], list[int], int]:
+    """The columns of a tab-separated file, whose quotes are ordinary characters, the numbers of its lines, and how many
+    others were skipped.
+    """
+    rows = [(number, line.split("\t")) for number, line in enumerate(read_lines(path), start=1)]
+    while rows and not "".join(rows[-1][1]).strip():
         rows.pop()
-    first = rows[0][1].removeprefix("\ufeff") if rows else ""
-    columns, is_test = task.without_header, name.startswith("test")
-    if not columns or has_header(task, first):
-        columns, rows = tuple(first.split("\t")), rows[1:]
-        _check_header(path, columns, task.texts if is_test else (*task.texts, task.label))
-    elif rows:
-        rows[0] = (1, first)
-    kept, skipped = _split_columns(path, rows, columns, skips=task.skips_broken_lines and task.label in columns)
-    if not kept:
-        raise TrueNegError(f"{path}: has no line with {len(columns)} columns; expected {task.name}'s examples")
-    labels = None
+    if rows:
+        rows[0][1][0] = rows[0][1][0].removeprefix("\ufeff")
+    header: Sequence[str] = task.without_header
+    if rows and (not header or set(task.texts) <= set(rows[0][1])):  # a file like CoLA's may have a header too
+        header = rows.pop(0)[1]
+    kept = [(number, values) for number, values in rows if len(values) == len(header)]
+    if len(kept) < len(rows) and not (task.skips_broken_lines and task.label in header):
+        number, values = next(row for row in rows if len(row[1]) != len(header))
+        raise TrueNegError(
+            f"{path}: line {number} has {len(values)} columns, expected {len(header)} (separated by tabs; quotes are "
+            f"ordinary characters): {' '.join(values)[:_LONGEST_QUOTE]}"
+        )
+    columns = {name: [values[place] for _, values in kept] for place, name in enumerate(header)}
     if task.label in columns:
-        column = columns.index(task.label)
-        labels = _checked_labels(task, path, [(number, values[column].strip()) for number, values in kept])
-    texts = tuple([values[columns.index(column)] for _, values in kept] for column in task.texts)
-    named = next((names for names in _ID_COLUMNS if set(names) <= set(columns)), ())
-    at = [columns.index(column) for column in named]
-    ids = [" ".join(values[column] for column in at) if at else str(number - rows[0][0]) for number, values in kept]
-    return GlueSplit(name, path, ids, texts, labels, skipped)
+        columns[task.label] = [label.strip() for label in columns[task.label]]
+    return columns, [number for number, _ in kept], len(rows) - len(kept)
 
 
-def _read_rows(task: TaskFormat, name: str, path: Path) -> GlueSplit:
-    """Hugging Face's file of a split: labels are numbers, or names; -1 or null for no label, of a test split alone.
-
-    ``idx`` is the number of the row.
-    """
+def _read_table(task: TaskFormat, path: Path) -> tuple[dict[str, list[str]], list[int], int]:
+    """The columns of Hugging Face's file of a split, the numbers of its rows from 1, and 0."""
     table = read_table(path)
-    columns = task.hub_texts or task.texts
-    is_test = name.startswith("test")
-    _check_header(path, tuple(table.column_names), columns if is_test else (*columns, "label"))
-    texts = tuple([text or "" for text in table[column].to_pylist()] for column in columns)
-    ids = table["idx"].to_pylist() if "idx" in table.column_names else range(len(table))
-    labels = None
-    given = table["label"].to_pylist() if "label" in table.column_names else []
-    if not is_test or any(label not in (None, -1) for label in given):
+    columns = {
+        name: ["" if value is None else str(value) for value in table[name].to_pylist()] for name in table.column_names
+    }
+    if "label" in columns:
         names: dict[Any, str] = dict(enumerate(task.hub_labels or task.labels))
         # Scores with the digits of their type: 3.8 in fp32 is no 3.7999999523162842.
-        scores = table["label"].to_numpy() if task.regression else ()
-        found = [str(score) for score in scores] or [names.get(label, str(label)) for label in given]
-        labels = _checked_labels(task, path, list(enumerate(found, start=1)))
-    return GlueSplit(name, path, [str(number) for number in ids], texts, labels)
+        given = table["label"].to_numpy() if task.regression else table["label"].to_pylist()
+        columns["label"] = [names.get(label, str(label)) for label in given]
+    return columns, list(range(1, len(table) + 1)), 0
+
+
+def _is_label(task: TaskFormat, label: str) -> bool:
+    try:
+        return 0 <= float(label) <= HIGHEST_SCORE if task.regression else label in task.labels
+    except ValueError:
+        return False
 
 
 def swap_pairs(split: GlueSplit) -> GlueSplit:
@@ -179,49 +201,3 @@ def swap_pairs(split: GlueSplit) -> GlueSplit:
     first, second = split.texts
     labels = None if split.labels is None else split.labels * 2
     return replace(split, ids=split.ids * 2, texts=(first + second, second + first), labels=labels)
-
-
-def _check_header(path: Path, columns: tuple[str, ...], wanted: tuple[str, ...]) -> None:
-    missing = ", ".join(repr(column) for column in wanted if column not in columns)
-    if missing:
-        found = _shorten(" | ".join(columns))
-        raise TrueNegError(f"{path}: line 1 has no column {missing}; expected the official header, found {found}")
-
-
-def has_header(task: TaskFormat, line: str) -> bool:
-    """Whether a file's first line names the columns of the sentences."""
-    return set(task.texts) <= set(line.split("\t"))
-
-
-def _split_columns(
-    path: Path, rows: list[tuple[int, str]], columns: Sequence[str], skips: bool
-) -> tuple[list[tuple[int, list[str]]], int]:
-    """(line number, values) of the lines with a value for each column, and the number of the others."""
-    kept = []
-    for number, row in rows:
-        values = row.split("\t")
-        if len(values) == len(columns):
-            kept.append((number, values))
-        elif not skips:
-            raise TrueNegError(
-                f"{path}: line {number} has {len(values)} columns, expected {len(columns)} (separated by tabs; quotes "
-                f"are ordinary characters): {_shorten(row)}"
-            )
-    return kept, len(rows) - len(kept)
-
-
-def _checked_labels(task: TaskFormat, path: Path, labels: Sequence[tuple[int, str]]) -> list[str]:
-    """The labels of lines, each with the line's number."""
-    for number, label in labels:
-        try:
-            fits = 0 <= float(label) <= HIGHEST_SCORE if task.regression else label in task.labels
-        except ValueError:
-            fits = False
-        if not fits:
-            expected = "a number from 0 to 5" if task.regression else f"one of {', '.join(task.labels)}"
-            raise TrueNegError(f"{path}: line {number} has the label {label!r}, expected {expected}")
-    return [label for _, label in labels]
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -231,19 +231,13 @@ def make_recipe(task: FinetuningTask, info: dict[str, Any], start: Checkpoint, o
             "roberta on GLUE: see docs/start/finetune.md)"
         )
     check_vocabulary(start, info["vocabulary"], folder)
-    for split in ("train", "valid"):
-        if split not in info["splits"]:
-            raise TrueNegError(f"{folder}: has no split {split}; expected one: prepare {task.name} with its file")
     given = {name: value for name in _OVERRIDES if (value := getattr(options, name)) is not None}
-    own = task.recipe(config, info)
-    if "max_length" in info and given.get("max_length", own.max_length) != own.max_length:
-        raise TrueNegError(f"--max-length {given['max_length']}: {folder} has windows of {own.max_length} tokens")
-    recipe = replace(own, **given)
-    if recipe.max_length > config.positions:
-        raise TrueNegError(
-            f"--max-length {recipe.max_length}: expected at most the model's {config.positions} positions"
-            + (f"; prepare {task.name} with it" if "max_length" in info else "")
-        )
+    recipe = replace(task.recipe(config, info), **given)
+    windows = info.get("max_length", recipe.max_length)
+    if recipe.max_length > config.positions or recipe.max_length != windows:
+        of_windows = f", and the {windows} of the windows in {folder}" if "max_length" in info else ""
+        expected = f"at most the model's {config.positions} positions{of_windows}"
+        raise TrueNegError(f"--max-length {recipe.max_length}: expected {expected}")
     examples = info["splits"]["train"][task.counted]
     return replace(recipe, updates=recipe.epochs * math.ceil(examples / recipe.batch_size))
 

@@ -66,21 +66,17 @@ class Squad(FinetuningTask):
 
     def find_files(self, places: Sequence[Path]) -> dict[str, Path]:
         named = [path for place in places for path in ([place] if place.is_file() else sorted(place.glob("*")))]
-        found: dict[str, Path] = {}
-        for split, words in _SPLITS.items():
-            paths = [path for path in named if path.suffix in _SUFFIXES and any(word in path.name for word in words)]
-            if len(paths) > 1:
-                raise TrueNegError(
-                    f"{places[0]}: has {', '.join(path.name for path in paths)}; expected one: name it, as --task "
-                    f"SQuAD={paths[0]}"
-                )
-            if paths:
-                found[split] = paths[0]
-        unknown = [place for place in places if place.is_file() and place not in found.values()]
-        if unknown or not found:
+        files = [path for path in named if path.suffix in _SUFFIXES]
+        by_split = {
+            split: [p for p in files if any(word in p.name for word in words)] for split, words in _SPLITS.items()
+        }
+        found = {split: paths[0] for split, paths in by_split.items() if paths}
+        unknown = {place for place in places if place.is_file()} - set(found.values())
+        if unknown or not found or any(len(paths) > 1 for paths in by_split.values()):
             raise TrueNegError(
-                f"--task SQuAD={[*unknown, *places][0]}: expected train or dev in the name of a file, as in "
-                "train-v1.1.json ('truneg predict' reads files of any name)"
+                f"--task SQuAD={places[0]}: has {', '.join(path.name for path in named)}; expected one file with train "
+                "and one with dev in its name: name them, as SQuAD=train-v1.1.json SQuAD=dev-v1.1.json ('truneg "
+                "predict' reads files of any name)"
             )
         return found
 
@@ -91,16 +87,10 @@ class Squad(FinetuningTask):
         the answers to all questions are scored.
         """
         parsed = {split: read_squad(path) for split, path in files.items()}
-        for split, data in parsed.items():
-            _check(data, files[split], split)
         found = {}
         for split, data in parsed.items():
             training, settings = split == "train", WindowOptions(**chosen)
             features, counts = build_features(data, vocabulary, settings, training=training, name=files[split].stem)
-            if not len(features):
-                raise TrueNegError(
-                    f"{files[split]}: none of its {len(data.questions):,} questions has its answer at the place given"
-                )
             (folder / split).mkdir()
             features.save(folder / split)
             digests = {file: file_digest(folder / split / file) for file in (FEATURES_FILE, TEXTS_FILE)}
@@ -173,19 +163,6 @@ def answer(tuned: Finetuned, features: SquadFeatures, threshold: float = 0.5) ->
 
 def _unanswerable(info: Mapping[str, Any]) -> bool:
     return any(split["impossible"] for split in info["splits"].values())
-
-
-def _check(data: SquadData, path: Path, split: str) -> None:
-    for question in data.questions if split != "test" else ():
-        if question.impossible and question.answers:  # it could be scored as either
-            raise TrueNegError(
-                f"{path}: question {question.id}: is_impossible is true, but answers has {question.answer_texts[0]!r}; "
-                "expected an empty list (SQuAD 2.0 has plausible_answers for such); correct the file"
-            )
-    if split == "valid" and not data.unanswerable and not any(question.answers for question in data.questions):
-        raise TrueNegError(
-            f"{path}: none of its questions has an answer; expected some to score ('truneg predict' reads such a file)"
-        )
 
 
 def _write_json(content: object, output: Path) -> None:

@@ -90,13 +90,6 @@ class SquadTask(WholeValidation):
             super().load_state_dict(state_dict)
 
     def load_dataset(self, split: str, combine: bool = False, **kwargs: Any) -> None:
-        with one_line_errors():
-            if split not in self.info["splits"]:
-                known = ", ".join(self.info["splits"])
-                raise TrueNegError(
-                    f"{self.cfg.data}: has no split {split}, only {known}; expected one: "
-                    "prepare train and dev, or train with --disable-validation"
-                )
         features = SquadFeatures.load(Path(self.cfg.data) / split)
         self.datasets[split] = SquadDataset(features, split, self.dictionary.pad(), shuffle=split == "train")
         logger.info(f"{self.cfg.data}/{split}: {len(features.ids):,} questions, {len(features):,} windows")
@@ -230,13 +223,6 @@ class SquadCriterion(FairseqCriterion):
     Logged: ``loss`` (in bits a window), ``accuracy`` (% of the windows whose start and end are both the most likely
     ones); the task adds ``exact_match`` and ``f1`` of the questions (%), in validation.
     """
-
-    def __init__(self, cfg: FairseqDataclass, task: Any) -> None:
-        super().__init__(task)
-        with one_line_errors():
-            if not isinstance(task, SquadTask):
-                name = getattr(task.cfg, "_name", None) or type(task).__name__
-                raise TrueNegError(f"--criterion squad: found --task {name}, expected --task squad")
 
     def forward(self, model: Any, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, int, dict[str, Any]]:
         """The loss of a batch (fp32 scalar, a sum over the windows), the number of windows, and what to log.

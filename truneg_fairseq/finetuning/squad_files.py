@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections import Counter
@@ -130,7 +131,7 @@ def read_squad(path: Path) -> SquadData:
         file = files.read_json(path, _File, expected=f"{_FORMAT}, whole", limit=_LARGEST_FILE)
         found = [(entry, p.context, a.title) for a in file.data for p in a.paragraphs for entry in p.qas]
         version = str(file.version)
-    answers = [_answers(entry, path) for entry, _, _ in found]
+    answers = [_answers(entry) for entry, _, _ in found]
     marked = any(entry.is_impossible is not None for entry, _, _ in found)
     unanswerable = marked or (rows and () in answers) or bool(_VERSION_2.fullmatch(version))
     questions = tuple(
@@ -163,12 +164,10 @@ def _read_rows(path: Path) -> Iterator[_Row]:
             yield files.parse_json(line, f"{path}: line {number}", _Row, expected=_FORMAT)
 
 
-def _answers(entry: _Question, path: Path) -> tuple[Answer, ...] | None:
+def _answers(entry: _Question) -> tuple[Answer, ...] | None:
     """The ground truths; None if the file does not tell them."""
     if isinstance(entry.answers, _Answers):
-        if len(entry.answers.text) != len(entry.answers.answer_start):
-            raise TrueNegError(f"{path}: question {entry.id}: expected a text for each answer_start; correct the file")
-        return tuple(map(Answer, entry.answers.text, entry.answers.answer_start))
+        return tuple(itertools.starmap(Answer, zip(entry.answers.text, entry.answers.answer_start, strict=True)))
     return None if entry.answers is None else tuple(Answer(each.text, each.answer_start) for each in entry.answers)
 
 

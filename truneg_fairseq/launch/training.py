@@ -155,8 +155,6 @@ def hold_lock(lock: Path, held_elsewhere: str) -> Iterator[None]:
         held.acquire()
     except Timeout:
         raise TrueNegError(f"{held_elsewhere}; wait for its end, or end it and start again") from None
-    except OSError as error:
-        raise TrueNegError(f"{lock.parent}: cannot be written ({error.strerror}); choose another folder") from None
     try:
         yield
     finally:
