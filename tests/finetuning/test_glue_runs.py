@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,10 +19,9 @@ import truneg_fairseq
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.convert.to_hf import to_hf
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.finetuning import FinetuneOptions
 from truneg_fairseq.finetuning.glue import Glue
 from truneg_fairseq.finetuning.glue_files import TASKS, read_split
-from truneg_fairseq.finetuning.run import check, load_finetuned
+from truneg_fairseq.finetuning.run import load_finetuned
 from truneg_fairseq.launch import training
 from truneg_fairseq.launch.training import write_settings
 from truneg_fairseq.results.result import read_results
@@ -134,20 +131,6 @@ def test_what_another_command_has_finished_is_not_trained_again(checkpoint, prep
     finetune(checkpoint, prepared, tmp_path, *arguments, "CoLA", "RTE")
     assert [folder.name for folder in trainings.folders[1:]] == ["RTE-1", "CoLA-1"]
     assert [result.task for result in read_results([tmp_path / "results.jsonl"])] == ["RTE", "CoLA"]
-
-
-@pytest.mark.slow
-def test_jobs_side_by_side_give_what_one_after_another_gives(checkpoint, prepared, tmp_path, monkeypatch):
-    """The default recipe is that of the model's kind."""
-    arguments = ("--tasks", "CoLA", "--seeds", 1, 2, "--epochs", 1)
-    with monkeypatch.context() as patched:
-        count_trainings(patched)  # one at a time alone: the processes that start faster have one server
-        finetune(checkpoint, prepared, tmp_path / "one", *arguments)
-    finetune(checkpoint, prepared, tmp_path / "two", *arguments, "--jobs", 2)
-    one, two = (read_results([tmp_path / name / "results.jsonl"]) for name in ("one", "two"))
-    assert {result.key: result.metrics for result in one} == {result.key: result.metrics for result in two}
-    assert len(two) == 2
-    assert {result.settings["layer_lr_decay"] for result in two} == {1.0}  # BERT's
 
 
 def test_a_kept_model_answers_files_of_the_tasks_format(checkpoint, prepared, tmp_path, trainings, capsys):
@@ -392,17 +375,6 @@ def test_recipes(family, task, width, lr, decay, epochs):
     found = Glue(TASKS[task]).recipe(config, {})
     assert (found.lr, found.layer_lr_decay, found.epochs) == (lr, decay, epochs)
     assert (found.batch_size, found.weight_decay, found.max_length) == (32, 0.01, 128)
-
-
-def test_what_fairseq_is_told(checkpoint, prepared, tmp_path):
-    options = FinetuneOptions(models=[f"m={checkpoint}"], prepared=prepared, output=tmp_path, tasks=["RTE"], cpu=True)
-    (first, *_) = check(replace(options, seeds=[7], max_length=16))
-    given = dict(itertools.pairwise(first.flags))
-    expected = {"--seed": "7", "--lr": "0.0001", "--layer-lr-decay": "1.0", "--weight-decay": "0.01"}
-    expected |= {"--optimizer": "electra_adam", "--lr-scheduler": "electra_linear", "--warmup-ratio": "0.1"}
-    expected |= {"--max-epoch": "3", "--max-update": "6", "--total-num-update": "6", "--clip-norm": "1.0"}
-    expected |= {"--dropout": "0.1", "--attention-dropout": "0.1", "--pooler-dropout": "0.1", "--max-length": "16"}
-    assert expected.items() <= given.items()
 
 
 def test_robertas_are_left_to_fairseqs_own_recipes(data, prepared, tmp_path, no_training):

@@ -91,7 +91,7 @@ run_jobs(execute, [SimpleNamespace(name="one")], [None], lengths=[1])
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR2])
 def test_a_signal_that_is_sent_twice_lets_a_job_save(number, tmp_path):
     """As ``timeout`` does it: to the process and to its group."""
     command = [sys.executable, "-c", STOPPED_TWICE, str(tmp_path), SAVES]

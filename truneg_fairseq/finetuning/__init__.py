@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..errors import TrueNegError
 from ..launch.process import PRECISIONS
 from ..launch.slurm import LaunchOptions
 from ..options import option
@@ -14,9 +15,13 @@ from ..options import option
 class WindowOptions:
     """How SQuAD's contexts are cut into windows, in tokens; BERT's values."""
 
-    max_length: int = option(384, "SQuAD: tokens of a window (default: 384; in the paper 512)", ge=8)
+    max_length: int = option(384, "SQuAD: tokens of a window (default: 384; in the paper 512)")
     doc_stride: int = option(128, "SQuAD: tokens between window starts", ge=1)
     max_query_length: int = option(64, "SQuAD: longest question in tokens", ge=1)
+
+    def __post_init__(self) -> None:
+        if self.max_length < self.max_query_length + 4:  # <s>, two </s> and a token of the context
+            raise TrueNegError(f"--max-length {self.max_length}: expected at least --max-query-length + 4")
 
 
 @dataclass(frozen=True, kw_only=True)
