@@ -14,7 +14,7 @@ import pytest
 import torch
 from pyarrow import csv, parquet
 from support.commands import PLUGIN, run_command, shared_file
-from support.glue_files import write_data, write_model
+from support.glue_files import write_data, write_model, write_tsv
 from support.squad_examples import one_line
 
 from truneg_fairseq.commands.main import main
@@ -24,75 +24,11 @@ from truneg_fairseq.vocabulary import fingerprint, read_symbols
 
 WORDS = "the cat dog sat ran quick ##ly \" ' . , ? cafe".split()
 
-# The official headers; CoLA's train and dev files have none.
-MNLI = (
-    "index promptID pairID genre sentence1_binary_parse sentence2_binary_parse sentence1_parse sentence2_parse "
-    "sentence1 sentence2"
-).split()
-STS = "index genre filename year old_index source1 source2 sentence1 sentence2".split()
-MRPC = ["#1 ID", "#2 ID", "#1 String", "#2 String"]
 PAIRS = [("the cat sat.", "the dog ran?"), ('"the quickly', "Café, 'cat"), ("dog", "the the the")]
 ENTAILMENT = ["not_entailment", "entailment", "entailment"]
 MNLI_LABELS = ["neutral", "contradiction", "entailment"]
-
-
-def numbered(header: list[str], *tails: str, before: int = 0) -> list[list[str]]:
-    """A header and a line for each pair: index, so many other columns, the two sentences, what comes after them."""
-    rests = [tail.split() for tail in tails] or [[]] * len(PAIRS)
-    return [header] + [[str(n), *["x"] * before, *p, *t] for n, (p, t) in enumerate(zip(PAIRS, rests, strict=True))]
-
-
-def mnli(annotators: int) -> list[list[str]]:
-    """The annotators disagree with the gold label."""
-    header = [*MNLI, *(f"label{n + 1}" for n in range(annotators)), "gold_label"]
-    return numbered(header, *("neutral " * annotators + label for label in MNLI_LABELS), before=7)
-
-
-def mrpc(labels: str, first: str = "Quality") -> list[list[str]]:
-    lines = enumerate(zip(PAIRS, labels, strict=True))
-    return [[first, *MRPC], *([label, f"1{n}", f"2{n}", *pair] for n, (pair, label) in lines)]
-
-
-QQP = "id qid1 qid2 question1 question2 is_duplicate".split()
 SENTENCES = ["index", "sentence1", "sentence2"]
-FILES: dict[str, dict[str, list[list[str]]]] = {
-    "CoLA": {
-        "train.tsv": [["gj04", "1", "", PAIRS[0][0]], ["gj04", "0", "*", PAIRS[1][0]], ["x", "1", "", PAIRS[2][0]]],
-        "dev.tsv": [["gj04", "0", "*", "the cat"]],
-        "test.tsv": [["index", "sentence"], ["0", "the dog"], ["1", "cat"]],
-    },
-    "SST-2": {
-        "train.tsv": [["sentence", "label"], *([p[0], label] for p, label in zip(PAIRS, "101", strict=True))],
-        "dev.tsv": [["sentence", "label"], ["the cat", "0"]],
-        "test.tsv": [["index", "sentence"], ["0", "the dog"], ["1", "cat"]],
-    },
-    "MRPC": {"train.tsv": mrpc("101"), "dev.tsv": mrpc("011"), "test.tsv": mrpc("012", "index")},
-    "STS-B": {
-        "train.tsv": numbered([*STS, "score"], "5.000", "3.8", "0", before=6),
-        "dev.tsv": numbered([*STS, "score"], "1.2", "0.4", "2.5", before=6),
-        "test.tsv": numbered(STS, before=6),
-    },
-    "QQP": {
-        "train.tsv": numbered(QQP, *"100", before=2),
-        "dev.tsv": numbered(QQP, *"001", before=2),
-        "test.tsv": numbered(["id", "question1", "question2"]),
-    },
-    "MNLI": {
-        "train.tsv": mnli(1),
-        "dev_matched.tsv": mnli(5),
-        "dev_mismatched.tsv": [mnli(5)[0], *mnli(5)[:1:-1]],
-        "test_matched.tsv": numbered(MNLI, before=7),
-        "test_mismatched.tsv": numbered(MNLI, before=7)[:3],
-    },
-    "QNLI": {
-        **dict.fromkeys(("train.tsv", "dev.tsv"), numbered(["index", "question", "sentence", "label"], *ENTAILMENT)),
-        "test.tsv": numbered(["index", "question", "sentence"]),
-    },
-    "RTE": {
-        **dict.fromkeys(("train.tsv", "dev.tsv"), numbered([*SENTENCES, "label"], *ENTAILMENT)),
-        "test.tsv": numbered(SENTENCES),
-    },
-}
+ORDER = {"valid1": [2, 1], "test1": [0, 1]}  # of the pairs; all three in the others
 TRAIN_LABELS = {
     **{"CoLA": ["1", "0", "1"], "SST-2": ["1", "0", "1"], "MRPC": ["1", "0", "1"], "QQP": ["1", "0", "0"]},
     **{"STS-B": [1.0, 0.76, 0.0], "MNLI": MNLI_LABELS, "QNLI": ENTAILMENT, "RTE": ENTAILMENT},
@@ -113,10 +49,13 @@ def data(tmp_path_factory) -> Path:
 def prepared(tmp_path_factory, data) -> Path:
     """All eight tasks, of the files in the folder "glue" beside it. Read only."""
     folder = tmp_path_factory.mktemp("glue")
-    for task, files in FILES.items():
+    for task, labels in TRAIN_LABELS.items():
         (folder / "glue" / task).mkdir(parents=True)
-        for name, rows in files.items():
-            (folder / "glue" / task / name).write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
+        written = [f"{5 * label:g}" for label in labels] if task == "STS-B" else labels
+        for split, name in TASKS[task].files:
+            order = ORDER.get(split, [0, 1, 2])
+            known = None if split.startswith("test") else [written[place] for place in order]
+            write_tsv(folder / "glue" / task / name, task, [PAIRS[place] for place in order], known, first=7)
     prepare("--task", f"GLUE={folder / 'glue'}", "--data", data, "--output-dir", folder / "out")
     return folder / "out"
 
@@ -154,7 +93,7 @@ def tokens_of(text: str) -> str:
     return " ".join(pieces.split())
 
 
-@pytest.mark.parametrize("task", list(FILES))
+@pytest.mark.parametrize("task", TRAIN_LABELS)
 def test_stock_fairseq_reads_it(task, prepared, data):
     folder = prepared / task
     texts, labels = load(folder, "train")
@@ -252,10 +191,10 @@ def test_mnli_has_both_sets_and_ids_are_those_of_the_files(prepared):
     def ids(task: str, split: str) -> list[str]:
         return (prepared / task / "ids" / f"{split}.txt").read_text().splitlines()
 
-    assert ids("CoLA", "train") == ids("SST-2", "train") == ids("RTE", "test") == ["0", "1", "2"]
-    assert ids("MRPC", "train") == ["10 20", "11 21", "12 22"]
-    assert ids("MRPC", "test") == ["0", "1", "2"]
-    assert ids("MNLI", "valid1") == ["2", "1"]
+    assert ids("CoLA", "train") == ids("SST-2", "train") == ["0", "1", "2"]
+    assert ids("MRPC", "train") == ["7 x", "8 x", "9 x"]
+    assert ids("MRPC", "test") == ids("RTE", "test") == ["7", "8", "9"]
+    assert ids("MNLI", "valid1") == ["7", "8"]
 
 
 def test_report(glue, data, tmp_path, capsys):

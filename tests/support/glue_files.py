@@ -46,9 +46,12 @@ def write_official(folder: Path, tasks: Sequence[str]) -> Path:
         (folder / task).mkdir(parents=True)
         for name in FILES.get(task, ("train", "dev", "test")):
             size = TRAIN if name == "train" else TEST if name.startswith("test") else VALID
-            lines = _lines(task, size, rng, labelled=not name.startswith("test"))
-            path = folder / task / f"{name}.tsv"
-            path.write_text("".join("\t".join(line) + "\n" for line in lines), encoding="utf-8")
+            kind, texts, labels = TASKS[task], list[tuple[str, ...]](), list[str]()
+            for number in range(size):
+                texts.append(tuple(" ".join(rng.choices(WORDS, k=rng.randint(2, 9))) for _ in kind.texts))
+                label = kind.labels[-1 - number % len(kind.labels)] if kind.labels else f"{rng.uniform(0, 5):.3f}"
+                labels.append(label)
+            write_tsv(folder / task / f"{name}.tsv", task, texts, None if name.startswith("test") else labels)
     return folder
 
 
@@ -60,17 +63,18 @@ def write_glue(folder: Path, data: Path, tasks: Sequence[str]) -> Path:
     return folder / "glue"
 
 
-def _lines(task: str, size: int, rng: random.Random, *, labelled: bool) -> list[list[str]]:
-    header = HEADERS[task][not labelled]
+def write_tsv(
+    path: Path, task: str, texts: Sequence[tuple[str, ...]], labels: Sequence[str] | None, first: int = 0
+) -> None:
+    """An official file of a task; "x" stands in all columns but the texts, the label and the ids, from the first on."""
+    header, kind = HEADERS[task][labels is None], TASKS[task]
     columns = header.split("," if "," in header else None)
-    kind = TASKS[task]
-    lines = [] if labelled and kind.without_header else [columns]
-    for number in range(size):
-        values = dict.fromkeys(columns, "x") | {name: str(number) for name in ("index", "id", "#1 ID")}
-        values |= {text: " ".join(rng.choices(WORDS, k=rng.randint(2, 9))) for text in kind.texts}
-        values[kind.label] = kind.labels[-1 - number % len(kind.labels)] if kind.labels else f"{rng.uniform(0, 5):.3f}"
+    lines = [] if labels and kind.without_header else [columns]
+    for number, text in enumerate(texts):
+        values = dict.fromkeys(columns, "x") | dict.fromkeys(("index", "id", "#1 ID"), str(first + number))
+        values |= dict(zip(kind.texts, text, strict=False)) | ({kind.label: labels[number]} if labels else {})
         lines.append([values[column] for column in columns])
-    return lines
+    path.write_text("".join("\t".join(line) + "\n" for line in lines), encoding="utf-8")
 
 
 def wordpieces(data: Path) -> list[str]:
