@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..launch.slurm import LaunchOptions
+from ..launch.jobs import LaunchOptions
 from ..options import option
 
 

@@ -13,8 +13,7 @@ from typing import Any
 from .. import register
 from ..errors import TrueNegError
 from ..files import replacing_text
-from ..launch.jobs import Job, devices_of, run_jobs
-from ..launch.slurm import SLURM, call_in_job
+from ..launch.jobs import SLURM, Job, call_in_job, devices_of, run_jobs
 from ..launch.training import RESULTS_NAME, changed_setting, check_precision, hold_lock
 from ..models.checkpoints import quiet_fairseq
 from ..report.page import report_page

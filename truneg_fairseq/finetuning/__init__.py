@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import TrueNegError
+from ..launch.jobs import LaunchOptions
 from ..launch.process import PRECISIONS
-from ..launch.slurm import LaunchOptions
 from ..options import option
 
 

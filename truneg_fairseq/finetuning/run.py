@@ -16,9 +16,8 @@ from ..convert.architecture import architecture_flags, config_of
 from ..data.tokenizer import PretrainedVocabulary
 from ..errors import TrueNegError
 from ..files import require_different, require_unsplit, require_writable
-from ..launch.jobs import Job, devices_of, run_jobs
+from ..launch.jobs import HERE, SLURM, Job, call_in_job, devices_of, run_jobs
 from ..launch.process import updates_in
-from ..launch.slurm import HERE, SLURM, call_in_job
 from ..launch.training import (
     LOG_NAME,
     MODEL_NAME,

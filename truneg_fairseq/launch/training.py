@@ -21,8 +21,8 @@ from ..trainer.checkpoints import LAST
 from ..trainer.folder import is_held
 from ..trainer.stopping import EXIT_DIVERGED, EXIT_STOPPED
 from . import process
+from .jobs import HERE
 from .process import FINISHED_NAME, FP16_FLAGS, PACKAGES, failure, run_logged, size_of
-from .slurm import HERE
 
 SETTINGS_NAME = "settings.json"
 RESULTS_NAME = "results.jsonl"
