@@ -9,9 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct, structs
-from omegaconf import OmegaConf
-from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
-from yaml import YAMLError
 
 from ..errors import TrueNegError
 from ..evaluation.yardstick import YARDSTICKS, Task
@@ -166,6 +163,10 @@ def read_experiment(path: Path, overrides: Sequence[str] = (), only: Sequence[st
     ``overrides`` take the place of values, as ``updates=10`` or ``paths.data=/data``. If ``only`` names arms, the files
     of the others need not be there yet.
     """
+    from omegaconf import OmegaConf  # the process of an evaluation needs none
+    from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
+    from yaml import YAMLError
+
     text = read_bytes(path, expected=_EXPECTED)
     try:
         merged = OmegaConf.merge(OmegaConf.create(text.decode()), OmegaConf.from_dotlist(list(overrides)))
