@@ -54,18 +54,6 @@ def test_the_tasks_of_srun_join_one_training(slurm, data_bin, tmp_path):
     assert largest_difference(*ends) < 1e-6
 
 
-def test_a_second_job_in_the_folder_is_refused_in_one_line(slurm, data_bin, tmp_path):
-    endless = line(training(data_bin, tmp_path / "run", *UPDATES[:-1], 10**6))
-    first = slurm.submit(script(tmp_path / "first.sh", endless))
-    wait_for('"num_updates": "3"', tmp_path / "first.log")
-    second = slurm.submit(script(tmp_path / "second.sh", endless))
-    assert slurm.wait(second) == "FAILED"
-    slurm.run("scancel", first)
-    errors = [text for text in (tmp_path / "second.log").read_text().splitlines() if "error:" in text]
-    assert len(errors) == 1
-    assert "is training there" in errors[0]
-
-
 def test_an_array_of_jobs_binarizes_the_same_bytes(slurm, tmp_path):
     (tmp_path / "text").mkdir()
     for number in range(3):
@@ -87,14 +75,13 @@ def test_an_array_of_jobs_binarizes_the_same_bytes(slurm, tmp_path):
         assert (tmp_path / "array" / name).read_bytes() == (tmp_path / "local" / name).read_bytes()
 
 
-@pytest.mark.parametrize("signal", ["USR1", "TERM"])
-def test_a_preempted_training_is_requeued_and_ends_with_the_same_weights(slurm, data_bin, tmp_path, signal):
+def test_a_preempted_training_is_requeued_and_ends_with_the_same_weights(slurm, data_bin, tmp_path):
     updates = (*UPDATES[:-1], 60)
     command = line(["srun", *training(data_bin, tmp_path / "run", *updates)])
     requeue = '[ $? -eq 75 ] && scontrol requeue "$SLURM_JOB_ID"'
     job = slurm.submit(script(tmp_path / "job.sh", "#SBATCH --requeue --open-mode=append", f"{command} ; {requeue}"))
     wait_for('"num_updates": "10"', tmp_path / "job.log")
-    slurm.run("scancel", f"--signal={signal}", f"{job}.0")
+    slurm.run("scancel", "--signal=USR1", f"{job}.0")
     wait_for('"num_updates": "60"', tmp_path / "job.log")
     slurm.wait(job)
     assert "Restarts=1 " in slurm.run("scontrol", "show", "job", job).stdout
