@@ -84,7 +84,7 @@ def answers_of(data: SquadFeatures, seed: int) -> np.ndarray:
     generator = np.random.default_rng(seed)
     answers = np.zeros((len(data), 5))
     for window in range(len(data)):
-        span = np.sort(generator.integers(data.context_begin(window), int(data.lengths[window]) - 1, 2))
+        span = np.sort(generator.choice(np.flatnonzero(data.context_mask(window)), 2))
         answers[window] = [window, *span, *generator.normal(size=2).astype(np.float32)]
     return answers
 

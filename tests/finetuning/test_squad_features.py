@@ -115,7 +115,6 @@ def test_windows_as_tokens(vocabularies, tmp_path):
     assert features.lengths.tolist() == [12, 12, 11]
     assert features.window_answer.tolist() == [[0, 0], [8, 10], [4, 6]]
     assert [features.answer_text(w, *features.window_answer[w]) for w in (1, 2)] == ["sat. 日"] * 2
-    assert features.context_begin(0) == 4
     assert features.context_mask(2).tolist() == [False] * 4 + [True] * 6 + [False]
     # Of "( the cat" and "sat . 日", which two windows show, each goes to where it has more around it.
     assert [features.max_context(w)[4:-1].tolist() for w in range(3)] == [

@@ -195,9 +195,9 @@ class SquadDataset(FairseqDataset):
         shape = (len(index), int(lengths.max()))
         context, begins = np.zeros(shape, dtype=np.bool_), np.zeros(shape, dtype=np.bool_)
         for row, window in enumerate(index.tolist()):
-            context[row, : lengths[row]] = self.features.context_mask(window)
-            # A space of its own is a token of no characters: an answer that is one would be empty.
             spans = self.features.spans(window)
+            context[row, : lengths[row]] = spans[:, 0] >= 0
+            # A space of its own is a token of no characters: an answer that is one would be empty.
             begins[row, : lengths[row]] = self.features.max_context(window) & (spans[:, 1] > spans[:, 0])
         tokens = [torch.from_numpy(self.features.tokens(window)) for window in index.tolist()]
         return {

@@ -70,19 +70,20 @@ class SquadFeatures:
 
     def tokens(self, window: int) -> NDArray[np.int64]:
         """The ids of a window, ``<s> question </s> context </s>``, shape (length,)."""
-        first, last = self._token_range(window)
-        query = self._query(self.window_question[window])
-        return np.concatenate([[BOS], query, [EOS], self.context_tokens[first:last], [EOS]]).astype(np.int64)
+        query, context = self._parts(window)
+        return np.concatenate([[BOS], query, [EOS], self.context_tokens[context], [EOS]]).astype(np.int64)
 
-    def context_begin(self, window: int) -> int:
-        """The position in a window of its first context token."""
-        return len(self._query(self.window_question[window])) + 2
+    def spans(self, window: int) -> NDArray[np.int32]:
+        """The characters of the context that every position stands for, shape (length, 2); -1 outside the context."""
+        query, context = self._parts(window)
+        inside = self.context_spans[context]
+        spans = np.full((len(query) + len(inside) + SPECIAL_TOKENS, 2), -1, dtype=np.int32)
+        spans[len(query) + 2 : -1] = inside
+        return spans
 
     def context_mask(self, window: int) -> NDArray[np.bool_]:
         """Which positions of a window hold context, shape (length,)."""
-        mask = np.zeros(self._length(window), dtype=np.bool_)
-        mask[self.context_begin(window) : -1] = True
-        return mask
+        return self.spans(window)[:, 0] >= 0
 
     def max_context(self, window: int) -> NDArray[np.bool_]:
         """Which positions of a window hold context that no other window shows with more around it, shape (length,).
@@ -99,13 +100,6 @@ class SquadFeatures:
         mask = self.context_mask(window)
         mask[mask] = best
         return mask
-
-    def spans(self, window: int) -> NDArray[np.int32]:
-        """The characters of the context that every position stands for, shape (length, 2); -1 outside the context."""
-        first, last = self._token_range(window)
-        spans = np.full((self._length(window), 2), -1, dtype=np.int32)
-        spans[self.context_begin(window) : -1] = self.context_spans[first:last]
-        return spans
 
     def answer_text(self, window: int, first: int, last: int) -> str:
         """What the context positions ``first`` to ``last`` of a window stand for, cut from the original context."""
@@ -129,17 +123,11 @@ class SquadFeatures:
         with np.load(folder / FEATURES_FILE, allow_pickle=False) as arrays:
             return cls(**arrays, **json.loads((folder / TEXTS_FILE).read_bytes()))
 
-    def _length(self, window: int) -> int:
-        begin, end = self.window_bounds[window]
-        return len(self._query(self.window_question[window])) + int(end - begin) + SPECIAL_TOKENS
-
-    def _query(self, question: int) -> NDArray[np.int32]:
-        return self.question_tokens[self.question_offsets[question] : self.question_offsets[question + 1]]
-
-    def _token_range(self, window: int) -> tuple[int, int]:
-        base = self.context_offsets[self.question_context[self.window_question[window]]]
-        begin, end = self.window_bounds[window]
-        return int(base + begin), int(base + end)
+    def _parts(self, window: int) -> tuple[NDArray[np.int32], slice]:
+        """The question's tokens in a window, and where its context is among all contexts."""
+        question = self.window_question[window]
+        query = self.question_tokens[self.question_offsets[question] : self.question_offsets[question + 1]]
+        return query, slice(*self.context_offsets[self.question_context[question]] + self.window_bounds[window])
 
 
 def best_windows(bounds: NDArray[np.int32], tokens: int) -> NDArray[np.int64]:
