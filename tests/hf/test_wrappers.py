@@ -92,9 +92,8 @@ def test_adapters_train_and_are_saved(tmp_path, peft):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["BertForMaskedLM", "ModernBertForMaskedLM"])
-def test_a_compiled_model_has_the_models_loss_and_gradients(kind, tmp_path):
-    model, inputs = small_model(kind).train(), batch(small_tokenizer())
+def test_a_compiled_model_has_the_models_loss_and_gradients(tmp_path):
+    model, inputs = small_model("BertForMaskedLM").train(), batch(small_tokenizer())
     machine = trainer(model, tmp_path, TrueNegativeArguments(**OPTIONS))
     expected = machine.compute_loss(model, dict(inputs))
     expected.backward()
@@ -113,13 +112,11 @@ def test_a_compiled_model_has_the_models_loss_and_gradients(kind, tmp_path):
     assert machine.evaluate()["eval_loss"] > 0
 
 
-@pytest.mark.parametrize("kind", ["BertForMaskedLM", "electra"])
-def test_compiled_by_the_trainer(kind, tmp_path):
-    options = {"sr_sent_weight": 2.0}
-    plain, expected = one_update(kind, tmp_path, options, per_device_train_batch_size=2)
-    machine, model = one_update(
-        kind, tmp_path, options, per_device_train_batch_size=2, torch_compile=True, torch_compile_backend="eager"
-    )
+def test_compiled_by_the_trainer(tmp_path):
+    """ELECTRA: tests/hf/test_electra.py."""
+    kind, options, size = "BertForMaskedLM", {"sr_sent_weight": 2.0}, {"per_device_train_batch_size": 2}
+    plain, expected = one_update(kind, tmp_path, options, **size)
+    machine, model = one_update(kind, tmp_path, options, **size, torch_compile=True, torch_compile_backend="eager")
     assert machine.state.log_history[0]["loss"] == pytest.approx(plain.state.log_history[0]["loss"], rel=1e-5)
     for (name, one), (_, other) in zip(expected.named_parameters(), model.named_parameters(), strict=True):
         torch.testing.assert_close(other, one, msg=name)
