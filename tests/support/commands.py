@@ -113,6 +113,8 @@ def start_command(
     if server is None:
         with stdout.open("ab") as out, stderr.open("ab") as err:
             return subprocess.Popen(command, env=environment, cwd=cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+    for file in (stdout, stderr):
+        file.touch()  # whoever waits for what the command prints reads it at once
     return server.start(command[1:], environment, stdout, stderr, Path(cwd or ".").resolve())
 
 
