@@ -127,26 +127,22 @@ class ConvertOptions:
 
 
 def convert(options: ConvertOptions) -> None:
-    """Convert weights between Hugging Face and fairseq, or dictionaries.
+    """Convert weights between Hugging Face and fairseq.
 
     A Hugging Face folder (BERT, ELECTRA, RoBERTa, XLM-RoBERTa, CamemBERT) becomes a checkpoint for fairseq-train
     --finetune-from-model, with the architecture flags that it prints. A checkpoint becomes a folder for
-    AutoModel*.from_pretrained, with tokenizer and model card. A checkpoint with an OUT that ends in .pt gets the
-    dictionary of --data.
+    AutoModel*.from_pretrained, with tokenizer and model card.
     """
     require("fairseq", extra="fairseq")
     require("transformers", extra="hf")
-    from ..convert.from_hf import from_hf, local_folder, to_dictionary
+    from ..convert.from_hf import from_hf, local_folder
     from ..convert.to_hf import to_hf
 
     source, output, data, pickle = Path(options.source), options.output, options.data, options.allow_pickle
-    from_checkpoint = source.suffix == ".pt"
-    if from_checkpoint and output.suffix != ".pt":
+    if source.suffix == ".pt":
         made = to_hf(source, output, data=data, part=options.part)
     elif data is None:
         raise TrueNegError("--data: expected the binarized data whose dictionary the checkpoint is for")
-    elif from_checkpoint:
-        made = to_dictionary(source, output, data=data)
     else:
         generator = None if options.generator is None else local_folder(options.generator, allow_pickle=pickle)
         folder = local_folder(options.source, allow_pickle=pickle)

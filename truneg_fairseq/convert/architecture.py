@@ -131,7 +131,7 @@ def pretraining_flags(checkpoint: Checkpoint) -> tuple[str, ...]:
 
 
 def architecture_flags(config: ModelConfig, generator: ModelConfig | None = None) -> tuple[str, ...]:
-    """The fairseq-train flags that build a model: the architecture of these sizes and what differs from it."""
+    """The fairseq-train flags that build a model: its architecture and what differs from its defaults."""
     values = {argument: getattr(config, name) for name, (argument, _) in _NAMES.items()}
     if config.family != "roberta":
         values["layer_norm_eps"] = config.eps
@@ -139,9 +139,8 @@ def architecture_flags(config: ModelConfig, generator: ModelConfig | None = None
         values["embedding_dim"] = config.embedding_size
     if generator is not None:
         values |= {_of_generator(_NAMES[name][0]): getattr(generator, name) for name in _SIZES}
-    architecture = _architecture(config.family, values)
-    defaults = vars(_completed(architecture))
-    flags = ["--arch", architecture]
+    defaults = vars(_completed(config.family))
+    flags = ["--arch", config.family]
     for name, value in values.items():
         if defaults.get(name) != value:  # fairseq's roberta has no default of its positions
             flags += [f"--{name.replace('_', '-')}", str(value)]
@@ -170,19 +169,6 @@ def _completed(architecture: str, given: Mapping[str, Any] | None = None) -> arg
     arguments = argparse.Namespace(**{key: value for key, value in (given or {}).items() if key != "_name"})
     ARCH_CONFIG_REGISTRY[architecture](arguments)
     return arguments
-
-
-def _architecture(model: str, values: Mapping[str, Any]) -> str:
-    """The architecture of these sizes, or the one that is named as the model."""
-    from fairseq.models import ARCH_MODEL_INV_REGISTRY
-
-    sizes = [name for name in values if name.split("_")[0] in ("encoder", "generator", "embedding")]
-    for architecture in ARCH_MODEL_INV_REGISTRY[model]:
-        defaults = vars(_completed(architecture))
-        same = all(defaults[name] == values[name] for name in sizes)
-        if architecture != model and same and not defaults["encoder_normalize_before"]:
-            return str(architecture)
-    return model
 
 
 def read_config(folder: Path) -> tuple[ModelConfig, Any]:

@@ -1,4 +1,4 @@
-"""Hugging Face models, and checkpoints with another dictionary, as fairseq checkpoints.
+"""Hugging Face models as fairseq checkpoints.
 
 Vocabulary: fairseq numbers its dictionary by itself. The rows of the embeddings are permuted token by token, the
 special tokens are paired by role (``[CLS]`` is ``<s>``, and so on). BERT and ELECTRA become this package's ``bert`` and
@@ -20,20 +20,10 @@ from torch import Tensor
 from .. import register
 from ..errors import TrueNegError, reason
 from ..files import require_different, require_writable
-from ..models.checkpoints import check_vocabulary, data_of, read_checkpoint, write_checkpoint
-from ..vocabulary import fingerprint, read_symbols
-from .architecture import (
-    ROBERTA_FIRST_POSITION,
-    Conversion,
-    ModelConfig,
-    architecture_flags,
-    config_of,
-    parse_flags,
-    pretraining_flags,
-    read_config,
-)
+from ..models.checkpoints import write_checkpoint
+from .architecture import ROBERTA_FIRST_POSITION, Conversion, ModelConfig, architecture_flags, parse_flags, read_config
 from .names import FAMILIES, NEXT_SENTENCE_HEAD, POOLER_HEAD, POSITIONS, ROBERTA, TOKEN_TYPES, WORDS, Pair
-from .vocabulary import TokenList, find_vocabulary, read_dictionary, rows_by_id, token_folder
+from .vocabulary import TokenList, find_vocabulary, read_dictionary, rows_by_id
 
 HUB = "hub:"
 """How the name of a model on the Hugging Face hub begins; everything else is a local folder."""
@@ -45,7 +35,6 @@ _CLASSES = {
     "camembert": "CamembertForMaskedLM",
 }
 _HEADS = ("pooler", "next_sentence", "masked_lm", "discriminator")
-_BY_TOKEN = ("embed_tokens.weight", "lm_head.weight", "lm_head.bias")
 # The version that fairseq's TransformerEncoder registers as a buffer and a strict load asks for.
 _TRANSFORMER_ENCODER_VERSION = 3.0
 _NEUTRAL = "no masked-LM head in the weights: it starts as the identity, tied to the embeddings, and has to be trained"
@@ -87,54 +76,11 @@ def from_hf(
         state |= to_state(other, rows, stack="generator", shared=state)
         config = replace(config, tied=other.config.tied)
     flags = architecture_flags(config, None if other is None else other.config)
-    notes = _notes(model, other, vocabulary)
-    return _write(output, state, flags, data, config=model.config, notes=notes, electra=other is not None)
-
-
-def to_dictionary(checkpoint: Path, output: Path, *, data: Path) -> Conversion:
-    """Writes a checkpoint whose embeddings are in the order of the dictionary of other binarized data.
-
-    Every token of that dictionary must be in the checkpoint's, which is found in the data that it was trained on. The
-    optimizer's state is left out, as in a checkpoint that comes from Hugging Face.
-    """
-    register()
-    require_writable(output, "OUT")
-    require_different(OUT=output, IN=checkpoint)
-    source = read_checkpoint(checkpoint)
-    old_data = data_of(source)
-    check_vocabulary(source, fingerprint(read_symbols(token_folder(old_data))), old_data)
-    before, after = read_dictionary(old_data), read_dictionary(data)
-    row_of = {token: row for row, token in enumerate(before.tokens)}
-    if lacking := [token for token in after.tokens if token not in row_of]:
-        raise TrueNegError(
-            f"{after.path}: {len(lacking)} of its {len(after.tokens)} tokens are not in {before.path} (e.g. "
-            f"{lacking[0]!r}); binarize the text with {before.path} and its tokenizer"
-        )
-    rows = torch.tensor([row_of[token] for token in after.tokens])
-    moved: dict[int, Tensor] = {}  # by address: tied tensors stay one
-    for name, tensor in source.state.items():
-        if name.endswith(_BY_TOKEN):
-            moved.setdefault(tensor.data_ptr(), tensor[rows])
-    state = {name: moved.get(tensor.data_ptr(), tensor) for name, tensor in source.state.items()}
-    return _write(
-        output, state, pretraining_flags(source), data, config=config_of(source), electra=source.has_generator
-    )
-
-
-def _write(
-    output: Path,
-    state: Mapping[str, Tensor],
-    flags: tuple[str, ...],
-    data: Path,
-    *,
-    config: ModelConfig,
-    notes: tuple[str, ...] = (),
-    electra: bool,
-) -> Conversion:
-    task, settings = "electra_pretraining" if electra else "masked_lm", {"tokens_per_sample": config.positions}
+    task, settings = "masked_lm" if other is None else "electra_pretraining", {"tokens_per_sample": config.positions}
     write_checkpoint(output, state, parse_flags(flags), data, task=task, settings=settings)
     distinct = {id(tensor): tensor.numel() for name, tensor in state.items() if not name.endswith(".version")}
-    return Conversion(output, config, sum(distinct.values()), notes, flags=flags)
+    parameters = sum(distinct.values())
+    return Conversion(output, model.config, parameters, _notes(model, other, vocabulary), flags=flags)
 
 
 def to_state(

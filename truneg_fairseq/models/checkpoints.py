@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _SAME_VOCABULARY = (
     "prepare the data with the model's dictionary and tokenizer; if only the order of the tokens differs, "
-    "'truneg convert CKPT.pt NEW.pt --data DATA-BIN' moves the weights"
+    "'truneg convert CKPT.pt DIR' and then 'truneg convert DIR NEW.pt --data DATA-BIN' move the weights"
 )
 # In the RoBERTa models that fairseq's authors released.
 _EARLY = "decoder.sentence_encoder."

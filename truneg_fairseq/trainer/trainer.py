@@ -141,8 +141,8 @@ class PluginTrainer(Trainer):
                 raise TrueNegError(
                     f"{filename}: was trained with another {name} (fingerprint {found[:12]}) than that of {data} "
                     f"({own[:12]}), so its embeddings belong to other tokens; binarize the text with the checkpoint's "
-                    "dictionary. If both have the same tokens in another order: 'truneg convert CKPT.pt NEW.pt --data "
-                    f"{data}' moves the weights"
+                    "dictionary. If both have the same tokens in another order: 'truneg convert CKPT.pt DIR', then "
+                    f"'truneg convert DIR NEW.pt --data {data}'"
                 )
 
     def get_train_iterator(self, epoch: int, *args: Any, **kwargs: Any) -> Any:
