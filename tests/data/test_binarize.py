@@ -108,27 +108,17 @@ def test_the_files_are_those_of_fairseq_preprocess(tokenizer, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith("data")) == ["data"]
 
 
-def test_the_report_counts_items(done):
-    again = whole(done, done / "data", chunk_bytes=1_000)
-    assert not again.made
-    encoded = WORDPIECE.encode_batch(LINES)
-    tokens = len(LINES) + sum(map(len, encoded))
-    unknown = sum(line.count("<unk>") for line in encoded)
-    assert unknown > 0
-    assert again.splits == {
-        "train": SplitCounts(20 * 12, 20 * tokens, 20 * unknown, replaced=0),
-        "valid": SplitCounts(12, tokens, unknown, replaced=0),
-    }
-
-
 @pytest.mark.parametrize("chunk_bytes", [1, 7, 50, 333])
-def test_the_cut_changes_nothing(chunk_bytes, done, tmp_path):
+def test_the_cut_changes_nothing_and_the_report_counts_items(chunk_bytes, done, tmp_path):
     short = write(tmp_path / "short.txt", LINES * 2)
     result = binarize({"train": [short, done / "valid.txt"]}, WORDPIECE, tmp_path / "data", chunk_bytes=chunk_bytes)
     expected = write(tmp_path / "together.txt", LINES * 3)
-    reference = binarize({"train": [expected]}, WORDPIECE, tmp_path / "reference")
+    binarize({"train": [expected]}, WORDPIECE, tmp_path / "reference")
     assert files_of(tmp_path / "data") == files_of(tmp_path / "reference")
-    assert result.splits == reference.splits
+    encoded = WORDPIECE.encode_batch(LINES * 3)
+    unknown = sum(line.count("<unk>") for line in encoded)
+    assert result.splits["train"] == SplitCounts(36, 36 + sum(map(len, encoded)), unknown, replaced=0)
+    assert unknown > 0
 
 
 @given(st.lists(st.text("ab\r é狗\ufeff", max_size=6), max_size=12), st.integers(1, 9), st.booleans())
@@ -291,8 +281,7 @@ def test_broken_utf8_is_replaced_and_counted(chunk_bytes, tmp_path):
     assert files_of(tmp_path / "broken") == files_of(tmp_path / "mended")
 
 
-@pytest.mark.parametrize("chunk_bytes", [3, 10, 25, 1000])
-@pytest.mark.parametrize("batch_lines", [1, 2, 1000])
+@pytest.mark.parametrize(("chunk_bytes", "batch_lines"), [(3, 1000), (10, 2), (25, 1), (1000, 1), (1000, 1000)])
 def test_no_document_goes_on_in_another_file(chunk_bytes, batch_lines, tmp_path, monkeypatch):
     """However files are cut, and joined to chunks; empty files are passed over."""
     monkeypatch.setattr(binarize_module, "_BATCH_LINES", batch_lines)
@@ -307,7 +296,6 @@ def test_no_document_goes_on_in_another_file(chunk_bytes, batch_lines, tmp_path,
 
 def test_small_files_share_a_chunk(tmp_path):
     files = [write(tmp_path / f"{number}.txt", ["the cat"]) for number in range(10)]
-    assert [len(chunk) for chunk in plan_chunks(files, 24)] == [3, 3, 3, 1]
     large = write(tmp_path / "large.txt", ["the"] * 9)
     assert [len(chunk) for chunk in plan_chunks([*files, large], 33)] == [4, 4, 2, 1, 1]
 
@@ -356,12 +344,6 @@ def test_folders_of_text(done, tmp_path):
     write(tmp_path / "train" / "part.txt", LINES * 15)
     binarize({"train": [tmp_path / "train"], "valid": [done / "valid.txt"]}, WORDPIECE, tmp_path / "data")
     assert files_of(tmp_path / "data") == files_of(done / "data")
-
-
-@pytest.mark.parametrize(("name", "content"), [("a.json", b"x"), ("a", b'{"text": "x"}\n'), ("a.txt", b"a\0b\0")])
-def test_what_is_no_plain_text_is_refused(name, content, tmp_path):
-    (tmp_path / name).write_bytes(content)
-    fails(f"{name}: is not plain text; make", binarize, {"train": [tmp_path / name]}, WORDPIECE, tmp_path / "data")
 
 
 def test_unfit_inputs(done, tmp_path, monkeypatch):

@@ -307,15 +307,12 @@ def test_script_gives_the_same_file_in_every_process(text, tmp_path):
     assert len({vocab.read_bytes() for vocab in vocabs}) == 1
 
 
-def test_a_word_without_an_end_is_left_out(tmp_path):
+def test_a_word_without_an_end_is_left_out_and_no_words_are_an_error(tmp_path):
     (tmp_path / "a.txt").write_text("the cat\n" + "q" * 3_000_000 + " sat\n")
     train_wordpiece([tmp_path / "a.txt"], tmp_path / "v.txt", 100)
     vocabulary = (tmp_path / "v.txt").read_text().split()
     assert "q" not in vocabulary and "sat" in vocabulary
-
-
-def test_no_words_to_learn(tmp_path):
     (tmp_path / "blank.txt").write_text("\n \n", encoding="utf-8")
     with pytest.raises(TrueNegError, match=r"blank\.txt: no text to learn words from"):
-        train_wordpiece([tmp_path / "blank.txt"], tmp_path / "vocab.txt", vocab_size=100)
-    assert not (tmp_path / "vocab.txt").exists()
+        train_wordpiece([tmp_path / "blank.txt"], tmp_path / "none.txt", vocab_size=100)
+    assert not (tmp_path / "none.txt").exists()

@@ -140,7 +140,7 @@ def test_what_is_no_vector_file_is_one_line(tmp_path, data):
 
 @pytest.mark.parametrize("announced", [39, 400])
 def test_a_header_with_a_wrong_count_is_one_line(tmp_path, announced):
-    lexicon = open_file(tmp_path / "v", content(TEXTS[0]).replace(b"40\t6", f"{announced} 6".encode(), 1))
+    lexicon = open_file(tmp_path / "v", content(TEXTS[0]).replace(b"40 6", f"{announced} 6".encode(), 1))
     with pytest.raises(TrueNegError, match=rf"the header announces {announced} vectors of 6 dimensions, found"):
         lexicon.synonyms("w1")
 

@@ -93,20 +93,3 @@ def test_a_table_is_built_from_it(database, tmp_path):
     main(["synonyms", "build", "--data", str(tmp_path), *flags])
     table = SynonymTable.load(tmp_path / "synonyms.wn.npz")
     assert list(zip(table.gold, table.synonym, strict=True)) == [(4, 5), (4, 6), (5, 4), (6, 4)]
-
-
-def test_real_synsets_have_the_lemmas_that_the_wordnet_source_gives(wordnet, database, tmp_path):
-    """Those of Princeton's WordNet 3.0, written as WN-LMF: all senses of fifteen words."""
-    from nltk.corpus import wordnet as princeton
-
-    words = sorted(set("primary main chief stay halt film big large start finish car child quick happy seven".split()))
-    synsets = sorted({synset for word in words for synset in princeton.synsets(word)})
-    numbers = {synset: number for number, synset in enumerate(synsets, 1)}
-    lemmas = {lemma.replace("_", " ") for synset in synsets for lemma in synset.lemma_names()}
-    entries = {form: [numbers[s] for s in princeton.synsets(form.replace(" ", "_")) if s in numbers] for form in lemmas}
-    wn.add(write(tmp_path / "real.xml", "real-en", "en", entries), progress_handler=None)
-    ours, theirs = opened("real-en"), open_lexicon("wordnet")
-    assert len(synsets) > 100
-    for word in words:
-        assert ours.synonyms(word) == theirs.synonyms(word), word
-    assert ours.synonyms("films") == theirs.synonyms("films")

@@ -5,18 +5,18 @@ from __future__ import annotations
 import shutil
 import sys
 import zipfile
-from pathlib import Path
+from unittest.mock import Mock
 
+import nltk
 import nltk.data
 import pytest
 from support.commands import run_command
 from support.trainings import build
 
 from truneg_fairseq.commands.main import main
-from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.synonyms import build_table, open_lexicon
 from truneg_fairseq.synonyms.inflected import Inflector
-from truneg_fairseq.synonyms.lists import read_stop_words
+from truneg_fairseq.synonyms.wordnet import find_wordnet, install_wordnet
 from truneg_fairseq.vocabulary import Vocabulary
 
 # Figure 3 of the paper: all names of "primary", and the names of "stay" that fit into the figure.
@@ -76,27 +76,34 @@ def test_the_zip_is_read_as_well(wordnet, tmp_path, monkeypatch):
     assert open_lexicon("wordnet").synonyms("primary") == expected
 
 
-@pytest.fixture
-def half_downloads(wordnet, tmp_path, monkeypatch) -> Path:
-    """NLTK's data, of which each archive is the first half of a download."""
+def test_a_truncated_download_is_named_by_the_command_and_by_trainings(wordnet, binarized, tmp_path, monkeypatch):
     archive = tmp_path / "corpora" / "wordnet.zip"
     zip_wordnet(wordnet, archive)
-    for name in ("stopwords", "wordnet"):
-        archive.with_name(f"{name}.zip").write_bytes(archive.read_bytes()[:1_000_000])
+    archive.write_bytes(archive.read_bytes()[:1_000_000])
     monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
-    return archive.parent
-
-
-def test_a_truncated_download_is_named_by_the_command_and_by_trainings(half_downloads, binarized):
-    message = f"{half_downloads / 'wordnet.zip'}: is not a whole zip archive; remove it and run 'truneg wordnet'"
-    data = shutil.copytree(binarized, half_downloads / "data", ignore=shutil.ignore_patterns("*synonyms*"))
-    with pytest.raises(SystemExit, match=f"^truneg_fairseq: error: {message}$"):
+    message = f"^truneg_fairseq: error: {archive}: is not a whole zip archive; remove it and run 'truneg wordnet'$"
+    data = shutil.copytree(binarized, tmp_path / "data", ignore=shutil.ignore_patterns("*synonyms*"))
+    with pytest.raises(SystemExit, match=message):
         main(["synonyms", "build", "--data", str(data), "--source", "wordnet-antonyms"])
-    with pytest.raises(SystemExit, match=f"^truneg_fairseq: error: {message}$"):
+    with pytest.raises(SystemExit, match=message):
         build(data, "--criterion", "masked_lm_hc", "--tokenization", "wordpiece")
-    with pytest.raises(TrueNegError, match=f"^{half_downloads / 'stopwords.zip'}: .* 'python -m nltk.downloader stopw"):
-        read_stop_words("fr")
     assert not [*data.glob("synonyms*")]
+
+
+def test_installing_keeps_what_is_there_else_asks_nltk(wordnet, tmp_path, monkeypatch, capsys):
+    main(["wordnet"])
+    assert capsys.readouterr().out.splitlines() == [f"WordNet 3.0 is already in {wordnet}", f"WordNet: {wordnet}"]
+    monkeypatch.setenv("NLTK_DATA", str(tmp_path))
+    monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
+    monkeypatch.setattr(nltk, "download", Mock(side_effect=ValueError("no network here")))
+    message = r"WordNet: cannot be had .* \(no network here\); data-bin-scripts/get_wordnet.py"
+    with pytest.raises(SystemExit, match=message):
+        main(["wordnet"])
+    archive = tmp_path / "corpora" / "wordnet.zip"
+    monkeypatch.setattr(nltk, "download", lambda name, folder, **options: zip_wordnet(wordnet, archive))
+    lines: list[str] = []
+    assert install_wordnet(lines.append) == archive == find_wordnet()
+    assert lines == ["installed WordNet 3.0 from NLTK's server"]
 
 
 @pytest.fixture(scope="module")

@@ -193,23 +193,29 @@ def read_model(folder: Path, *, allow_pickle: bool = False) -> HfModel:
     family = FAMILIES[config.family]
     state, missing, unexpected = _load(folder, theirs, allow_pickle=allow_pickle)
     dropped = sorted(name.removeprefix(family.base) for name in unexpected)
-    if unknown := [name for name in dropped if not name.startswith(family.ignored)]:
-        raise TrueNegError(
-            f"{folder}: {len(unknown)} tensors are not known (e.g. {unknown[0]}); expected an encoder of the sizes in "
-            "config.json with the heads of its pre-training"
-        )
+    stored = state.keys() - missing
+    names = {part: {pair.theirs.format(base=family.base) for pair in family.parts.get(part, ())} for part in _HEADS}
+    heads = [part for part, its in names.items() if its & stored]
+    wanted = {pair.theirs for pair in family.pairs((*config.parts, *heads), config.layers, base=family.base)}
+    lacking = sorted((wanted | (names["pooler"] if "next_sentence" in heads else set())) - stored)
+    unknown = [name for name in dropped if not name.startswith(family.ignored)]
+    for found, kind in ((unknown, "not known"), (lacking, "missing")):
+        if found:
+            raise TrueNegError(
+                f"{folder}: {len(found)} tensors are {kind} (e.g. {found[0]}); expected the encoder that config.json "
+                "describes, and the heads of its pre-training whole or not at all"
+            )
     for first, second in family.copies.items():
         state[first] = state[second]  # one tensor, unless the head is untied: it computes with the second
     (projection,) = (pair.theirs for pair in family.parts["untied"])
-    heads = _heads(folder, config, state.keys() - missing)
     untied = "masked_lm" in heads and not torch.equal(state[projection], state[family.base + WORDS])
     config = replace(config, tied=not untied)
     if family is ROBERTA:
-        first, name, types = theirs.pad_token_id + 1, family.base + POSITIONS, family.base + TOKEN_TYPES
+        start, name, types = theirs.pad_token_id + 1, family.base + POSITIONS, family.base + TOKEN_TYPES
         positions = state[name]
-        if first != ROBERTA_FIRST_POSITION:
+        if start != ROBERTA_FIRST_POSITION:
             unused = positions.new_zeros(ROBERTA_FIRST_POSITION, positions.size(1))
-            positions = torch.cat([unused, positions[first:]])
+            positions = torch.cat([unused, positions[start:]])
         if types not in missing and state[types][0].any():  # -0.0 + 0.0 is another number, to the bit
             positions = positions + state[types][0]
         state[name] = positions
@@ -242,22 +248,6 @@ def _load(folder: Path, theirs: Any, *, allow_pickle: bool) -> tuple[dict[str, T
             f"{folder}: its weights cannot be read ({reason(error)}); expected model.safetensors{hint}"
         ) from None
     return dict(model.state_dict()), set(found["missing_keys"]), set(found["unexpected_keys"])
-
-
-def _heads(folder: Path, config: ModelConfig, stored: Set[str]) -> list[str]:
-    """The heads that the file has some tensors of; they and the encoder must be whole."""
-    family = FAMILIES[config.family]
-    names = {part: {pair.theirs.format(base=family.base) for pair in family.parts.get(part, ())} for part in _HEADS}
-    heads = [part for part, its in names.items() if its & stored]
-    wanted = {pair.theirs for pair in family.pairs((*config.parts, *heads), config.layers, base=family.base)}
-    if "next_sentence" in heads:
-        wanted |= names["pooler"]
-    if lacking := sorted(wanted - stored):
-        raise TrueNegError(
-            f"{folder}: {len(lacking)} tensors are missing (e.g. {lacking[0]}); expected the encoder that "
-            "config.json describes, and a head whole or not at all"
-        )
-    return heads
 
 
 @contextlib.contextmanager
