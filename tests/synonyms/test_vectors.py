@@ -48,7 +48,7 @@ def nearest(query: int, count: int) -> list[str]:
 
 @pytest.mark.parametrize(
     ("kind", "mark", "pack"),
-    zip(FORMATS, [b"", codecs.BOM_UTF8] * 2, [bytes, gzip.compress, bz2.compress, lzma.compress], strict=True),
+    [*zip(FORMATS, [b"", codecs.BOM_UTF8] * 2, [bytes, gzip.compress, bz2.compress, lzma.compress], strict=True)],
 )
 def test_every_format_gives_the_same_neighbours(tmp_path, kind, mark, pack, monkeypatch):
     monkeypatch.setattr(vector_files, "BLOCK", 7)

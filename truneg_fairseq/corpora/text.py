@@ -67,17 +67,10 @@ def read_span(span: Span) -> Iterator[Line]:
             position += len(_read_line(stream, span.path, position - 1)) - 1
         while position < span.end and (raw := _read_line(stream, span.path, position)):
             content = raw.removeprefix(codecs.BOM_UTF8) if position == 0 else raw
-            text, replaced = decode(content)
+            text = content.decode(errors="replace")
+            replaced = "\ufffd" in text and text.encode() != content
             yield Line(text.rstrip("\r\n"), len(raw), replaced)
             position += len(raw)
-
-
-def decode(raw: bytes) -> tuple[str, bool]:
-    """UTF-8 as text, with U+FFFD for what is broken, and whether anything was."""
-    try:
-        return raw.decode(), False
-    except UnicodeDecodeError:
-        return raw.decode(errors="replace"), True
 
 
 def require_plain(path: Path) -> None:
