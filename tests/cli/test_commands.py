@@ -53,6 +53,13 @@ def test_a_slip_is_answered_with_what_was_meant(words, line, capsys):
     assert line in capsys.readouterr().err
 
 
+def test_a_shell_completes_commands_and_flags(capsys):
+    pytest.importorskip("shtab")
+    main(["--print-completion", "bash"])
+    shown = capsys.readouterr().out
+    assert "--baseline" in shown and "experiment" in shown
+
+
 def test_train_shows_the_options_of_its_criterion(capsys):
     """Those of the paper first; each with its own default."""
     main(["train", "--criterion", "masked_lm_hc", "--help"])

@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 
 from .. import __version__
-from ..errors import describe
+from ..errors import describe, require
 from ..launch.process import exit_on_signals
 from . import compare, data, evaluate, synonyms, training
 from .parser import (
@@ -57,10 +57,11 @@ GROUPS: dict[str, dict[str, Command]] = {
 """The commands as ``truneg --help`` lists them."""
 
 COMMANDS: dict[str, Command] = {name: command for group in GROUPS.values() for name, command in group.items()}
+SHELLS = ("bash", "zsh", "tcsh")
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The parser of the whole command."""
+def build_parser(*, listed: bool = False) -> argparse.ArgumentParser:
+    """The parser of the whole command; argparse lists the commands itself where that is wanted."""
     parser = Parser(
         prog="truneg",
         usage="truneg [--traceback] COMMAND ...",
@@ -70,7 +71,8 @@ def build_parser() -> argparse.ArgumentParser:
     )
     add_traceback_flag(parser)
     parser.add_argument("--version", action="version", version=f"truneg_fairseq {__version__}")
-    add_commands(parser, COMMANDS, listed=False)
+    parser.add_argument("--print-completion", choices=SHELLS, help="print a script that completes what you type")
+    add_commands(parser, COMMANDS, listed=listed)
     return parser
 
 
@@ -91,6 +93,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = build_parser()
     if words in ([], ["help"]):
         parser.print_help()
+    elif words[:1] == ["--print-completion"] and words[1:] and words[1] in SHELLS:
+        require("shtab", extra="completion")
+        import shtab
+
+        print(shtab.complete(build_parser(listed=True), words[1]))
     else:
         args = parser.parse_args(words)
         _run(args.run, args)
