@@ -135,14 +135,18 @@ def test_a_text_is_not_cut_inside_a_word(trained):
     assert any(explainer._vocabulary.continues[ids[start + positions - 2]] for start, _ in parts[:-1]), "or it is luck"
 
 
-def test_data_of_another_dictionary_or_none_are_refused(trained, tmp_path):
-    data = tmp_path / "data-bin"
+def test_damaged_data_of_another_dictionary_or_none_are_refused(trained, tmp_path):
+    checkpoint, data = trained / "run" / "checkpoint_last.pt", tmp_path / "data-bin"
     shutil.copytree(trained / "data-bin", data)
+    with (data / "valid.bin").open("r+b") as stream:
+        stream.write(b"\xff\x7f")
+    damaged = truneg("evaluate", checkpoint, "--data", data, "--task", "held-out=valid")
+    assert_one_line(run_command(damaged, check=False), "valid.bin: has the id 32,767, but")
     with (data / "dict.txt").open("a") as stream:
         stream.write("more 1\n")
     empty = f"{tmp_path}/dict.txt: no such file; expected the dictionary"
     for folder, line in ((data, "prepare the data with the model's dictionary"), (tmp_path, empty)):
-        command = ("explain", "car", "--checkpoint", trained / "run" / "checkpoint_last.pt", "--data", folder)
+        command = ("explain", "car", "--checkpoint", checkpoint, "--data", folder)
         assert_one_line(run_command(truneg(*command), check=False), line)
 
 
@@ -153,11 +157,3 @@ def test_cpu_keeps_off_the_gpu(trained, monkeypatch, capsys):
     main(["explain", "--checkpoint", checkpoint, *data, TEXT])
     main(["evaluate", checkpoint, *data, "--task", "held-out=valid"])
     assert "held-out text: bits" in capsys.readouterr().out
-
-
-def test_damaged_data_are_one_line(trained, tmp_path):
-    data = shutil.copytree(trained / "data-bin", tmp_path / "data-bin")
-    with (data / "valid.bin").open("r+b") as stream:
-        stream.write(b"\xff\x7f")
-    command = truneg("evaluate", trained / "run" / "checkpoint_last.pt", "--data", data, "--task", "held-out=valid")
-    assert_one_line(run_command(command, check=False), "valid.bin: has the id 32,767, but")
