@@ -53,9 +53,9 @@ def compare(options: CompareOptions) -> None:
     if options.picture is not None:
         difference_chart(comparison).write(options.picture)
     if options.format == "terminal":  # the others are for a document
-        files = " ".join(options.results)
-        picture = f"truneg compare {files} --picture picture.svg"
-        say("next: " + (picture if options.picture is None else f"truneg report RUN --results {files}"))
+        given = " ".join(options.results)
+        picture = f"truneg compare {given} --picture picture.svg"
+        say("next: " + (picture if options.picture is None else f"truneg report RUN --results {given}"))
 
 
 @dataclass(kw_only=True)

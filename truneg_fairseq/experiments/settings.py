@@ -271,6 +271,6 @@ def _check_files(path: Path, experiment: Experiment) -> None:
             named |= {
                 f"evaluations.finetune.{name}, {attack}.{kind}": file for kind, file in structs.asdict(each).items()
             }
-    for name, file in named.items():
-        if file is not None and not file.exists():
-            raise TrueNegError(f"{path}: {name}: {file}: no such file or folder")
+    for name, needed in named.items():
+        if needed is not None and not needed.exists():
+            raise TrueNegError(f"{path}: {name}: {needed}: no such file or folder")

@@ -40,7 +40,9 @@ def write_glosses(folder: Path, pos: str | None = None, held_out: int = 100) -> 
     folder.mkdir(parents=True, exist_ok=True)
     with replacing_text(folder / "train.txt") as train, replacing_text(folder / "valid.txt") as valid:
         total = SYNSETS[pos] if pos else sum(SYNSETS.values())
-        for synset in Progress(wordnet.all_synsets(POS.get(pos)), total=total, desc="glosses", unit=" synsets"):
+        for synset in Progress(
+            wordnet.all_synsets(POS[pos] if pos else None), total=total, desc="glosses", unit=" synsets"
+        ):
             # A checksum decides, so the split depends on the synset alone.
             checksum = zlib.crc32(f"{synset.pos()}{synset.offset():08d}".encode("ascii"))
             line = gloss_line(synset.lemma_names(), synset.definition(), synset.examples())
@@ -49,4 +51,5 @@ def write_glosses(folder: Path, pos: str | None = None, held_out: int = 100) -> 
 
 if __name__ == "__main__":
     with one_line_errors():
-        write_glosses(Path(sys.argv[1]), *sys.argv[2:3], *map(int, sys.argv[3:4]))
+        folder, pos, held_out = [*sys.argv[1:], *("", "100")[len(sys.argv) - 2 :]]
+        write_glosses(Path(folder), pos, int(held_out))
