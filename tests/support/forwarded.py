@@ -18,6 +18,7 @@ import tempfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from .command_server import CommandServer
 from .commands import CUDA, ENVIRONMENT, SERVERS, TRUNEG
@@ -90,13 +91,13 @@ class Forwarded:
                 return
             environment = request["environment"]
             environment.pop("TRUNEG_FAIRSEQ_PARENT", None)  # the parent is the server
-            files = [Path(f"/proc/{request['pid']}/fd/{number}") for number in range(3)]
-            process = server.start(
-                request["command"], environment, *files[1:], Path(request["cwd"]), stdin=files[0], python=self.python
-            )
+            stdin, stdout, stderr = (Path(f"/proc/{request['pid']}/fd/{number}") for number in range(3))
+            place, command = Path(request["cwd"]), request["command"]
+            process = server.start(command, environment, stdout, stderr, place, stdin=stdin, python=self.python)
+            watched: list[Any] = [stand_in, server.replies]
             try:
                 stand_in.sendall(b"%d\n" % process.pid)
-                if stand_in in select.select([stand_in, server.replies], [], [])[0]:  # the stand-in was killed
+                if stand_in in select.select(watched, [], [])[0]:  # the stand-in was killed
                     process.kill()
             finally:
                 code = process.wait()
