@@ -426,7 +426,7 @@ def test_two_processes_train_and_evaluate_as_one(tmp_path):
     script.write_text(PROCESSES, encoding="utf-8")
     found = []
     for processes in (1, 2):
-        launch = ["-m", "torch.distributed.run", "--nproc_per_node", 2, "--standalone"] if processes == 2 else []
+        launch = ["-m", "torch.distributed.run", "--nproc_per_node", processes, "--standalone"]
         printed = run_command([sys.executable, *launch, script, tmp_path, REPOSITORY / "tests", processes]).stdout
         line = next(line for line in printed.splitlines() if line.startswith("found"))
         assert line.split()[1] == str(processes)
