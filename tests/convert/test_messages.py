@@ -230,6 +230,10 @@ def test_weights_move_to_a_dictionary_in_another_order(checkpoint: Path, data: P
     (other / "dict.txt").write_text("\n".join(lines) + "\n")
     with pytest.raises(SystemExit, match=r"was made with a vocabulary of fingerprint .*, the checkpoint is of"):
         run_command(checkpoint, tmp_path / "no", "--data", other)
+    with pytest.raises(
+        SystemExit, match=r"new\.pt: expected a folder; to another dictionary: truneg convert .* DIR, then"
+    ):
+        run_command(checkpoint, tmp_path / "new.pt", "--data", other)
     for source, output, flags in (
         (checkpoint, tmp_path / "hf", ()),
         (tmp_path / "hf", tmp_path / "after.pt", ("--data", other)),

@@ -139,6 +139,11 @@ def convert(options: ConvertOptions) -> None:
     from ..convert.to_hf import to_hf
 
     source, output, data, pickle = Path(options.source), options.output, options.data, options.allow_pickle
+    if source.suffix == output.suffix == ".pt":
+        raise TrueNegError(
+            f"{output}: expected a folder; to another dictionary: truneg convert {source} DIR, then "
+            f"truneg convert DIR {output} --data OTHER-DATA-BIN"
+        )
     if source.suffix == ".pt":
         made = to_hf(source, output, data=data, part=options.part)
     elif data is None:
