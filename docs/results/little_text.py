@@ -1,11 +1,12 @@
 """The lines and the tables of little_text.md.
 
-    python docs/results/little_text.py little lookup.jsonl    # from the experiment's folder and other result files
-    python docs/results/little_text.py                        # the tables, from the published lines
+    python docs/results/little_text.py little_text.jsonl little lookup.jsonl    # a folder of truneg experiment, results
+    python docs/results/little_text.py little_text_low.jsonl low                # the second experiment
+    python docs/results/little_text.py little_text.jsonl                        # the tables, of the published lines
 
-The first command writes little_text.jsonl, with the losses on ``valid`` that chose the epoch; both write the tables
-into the page. Differences are paired by seed. With three seeds and more their intervals are those of ``truneg compare
---bonferroni``; with fewer they are over the items alone, and marked.
+The first two write the lines, with the losses on ``valid`` that chose the epoch; all write the tables into the page.
+Differences are paired by seed. With three seeds and more their intervals are those of ``truneg compare --bonferroni``;
+with fewer they are over the items alone, and marked.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from truneg_fairseq.results.result import BITS, HELD_OUT, Metric, Result, read_r
 from truneg_fairseq.trainer.folder import read_series
 
 HERE = Path(__file__).parent
-LINES, PAGE = HERE / "little_text.jsonl", HERE / "little_text.md"
-BEGIN, END = "<!-- made by little_text.py -->", "<!-- end -->"
+PAGE = HERE / "little_text.md"
+BEGIN, END = "<!-- made by little_text.py of {} -->", "<!-- end -->"
 EPOCHS = {18: 2, 36: 4, 54: 6}  # by updates
 EARLY = f"{HELD_OUT} after 33.33 %"
 VALID = "valid after epoch {}"
@@ -121,15 +122,16 @@ def tables(results: Sequence[Result]) -> list[str]:
 
 
 def main() -> None:
-    if sys.argv[1:]:
-        folder, *others = map(Path, sys.argv[1:])
+    lines, *sources = map(Path, sys.argv[1:])
+    if sources:
+        folder, *others = sources
         found = [*map(published, read_results([folder / "results.jsonl"])), *on_valid(folder)]
         keys = {each.key for each in found}
         found += [published(each) for each in read_results(others) if each.key not in keys]
-        LINES.write_text("".join(each.line for each in found), encoding="utf-8")
-    made = "\n".join(tables(read_results([LINES])))
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    PAGE.write_text(f"{before}{BEGIN}\n\n{made}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+        (HERE / lines.name).write_text("".join(each.line for each in found), encoding="utf-8")
+    made, begin = "\n".join(tables(read_results([HERE / lines.name]))), BEGIN.format(lines.name)
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(begin)
+    PAGE.write_text(f"{before}{begin}\n\n{made}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
     print(made)
 
 

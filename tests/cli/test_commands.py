@@ -107,9 +107,9 @@ def test_a_script_is_a_step(step, capsys, monkeypatch):
     assert "--output" in of_script
 
 
-def test_every_script_is_a_step_or_wordnet():
+def test_scripts_are_steps_wordnet_and_a_reader_of_old_formats():
     names = {NAMES.get(step, step.replace("-", "_")) for step in STEPS}
-    assert {path.stem for path in SCRIPTS.glob("*.py")} == names | {"get_wordnet"}
+    assert {path.stem for path in SCRIPTS.glob("*.py")} == names | {"get_wordnet", "judgements_to_swords"}
 
 
 def end_of(monkeypatch, error: BaseException, *arguments: str) -> object:
