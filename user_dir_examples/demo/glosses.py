@@ -40,9 +40,8 @@ def write_glosses(folder: Path, pos: str | None = None, held_out: int = 100) -> 
     folder.mkdir(parents=True, exist_ok=True)
     with replacing_text(folder / "train.txt") as train, replacing_text(folder / "valid.txt") as valid:
         total = SYNSETS[pos] if pos else sum(SYNSETS.values())
-        for synset in Progress(
-            wordnet.all_synsets(POS[pos] if pos else None), total=total, desc="glosses", unit=" synsets"
-        ):
+        synsets = wordnet.all_synsets(POS[pos] if pos else None)
+        for synset in Progress(synsets, total=total, desc="glosses", unit=" synsets"):
             # A checksum decides, so the split depends on the synset alone.
             checksum = zlib.crc32(f"{synset.pos()}{synset.offset():08d}".encode("ascii"))
             line = gloss_line(synset.lemma_names(), synset.definition(), synset.examples())
@@ -51,5 +50,5 @@ def write_glosses(folder: Path, pos: str | None = None, held_out: int = 100) -> 
 
 if __name__ == "__main__":
     with one_line_errors():
-        folder, pos, held_out = [*sys.argv[1:], *("", "100")[len(sys.argv) - 2 :]]
-        write_glosses(Path(folder), pos, int(held_out))
+        folder, *others = sys.argv[1:]
+        write_glosses(Path(folder), others[0] if others else None, int(others[1]) if others[1:] else 100)
