@@ -45,6 +45,8 @@ def reason(error: BaseException) -> str:
     if isinstance(error, pickle.UnpicklingError):  # torch's advice would be to load it unsafely
         unsafe = re.search(r"GLOBAL (\S+)", str(error))
         return f"it needs {unsafe[1]}, which is not safe to load" if unsafe else "it is not a file of torch.save"
+    if "allow_pickle" in str(error):  # numpy's advice is the same
+        return "it is no file of arrays, or has Python objects in it"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return (str(error).strip() or type(error).__name__).splitlines()[0]
