@@ -85,7 +85,8 @@ def test_weights_are_checked(tmp_path):
     model.mkdir(parents=True)
     (model.parent / "__init__.py").touch()
     (model / "model.safetensors").write_bytes(b"other weights")
-    done = run_demo(tmp_path, check=False, env={"PYTHONPATH": f"{tmp_path}:{REPOSITORY}"})
+    other = {"PYTHONPATH": f"{tmp_path}:{REPOSITORY}"}  # a stand-in has its modules' paths already
+    done = run_command([sys.executable, DEMO / "run.py"], cwd=tmp_path, check=False, env=other)
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert f"sha256 of model.safetensors is {hashlib.sha256(b'other weights').hexdigest()}" in line
