@@ -79,7 +79,8 @@ class PluginTrainer(Trainer):
                 path.unlink(missing_ok=True)
             for line in add_start(folder, start_facts(self)):
                 logger.warning(line)
-            if self._starts_elsewhere and (folder / LAST).exists():
+            # Of a file that is not there fairseq says so itself, and starts from scratch.
+            if self._starts_elsewhere and Path(cfg.restore_file).exists() and (folder / LAST).exists():
                 logger.warning(
                     f"--restore-file {cfg.restore_file}: training starts from it, and {folder / LAST} will be "
                     "overwritten; to continue from that, leave --restore-file out"
