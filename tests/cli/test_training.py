@@ -41,6 +41,7 @@ def test_each_criterion_trains_validates_and_logs(criterion, data_bin, tmp_path)
     assert (tmp_path / "checkpoint_best.pt").exists()
 
 
+@pytest.mark.slow
 def test_nothing_but_the_criterion_is_needed(binarized, wordnet, tmp_path):
     """On data without a table: it is built from WordNet beside the data, and used again."""
     data = tmp_path / "data-bin"

@@ -231,6 +231,7 @@ def flags_of(folder: Path, output: Path, *flags: object) -> list[str]:
     return [str(flag) for flag in (*splits, "--tokenizer", vocab, "--output-dir", output, *flags)]
 
 
+@pytest.mark.slow
 def test_a_kill_loses_nothing_and_leaves_no_process(tmp_path):
     write(tmp_path / "train.txt", LINES * 4_000)
     write(tmp_path / "valid.txt", LINES)

@@ -70,6 +70,7 @@ def test_pairs_are_the_one_token_candidates(pairs, tokens):
     assert len(pairs.places) == 5
 
 
+@pytest.mark.slow
 def test_a_table_by_hand(pairs, tokens, table):
     judged = score_table(SynonymTable.load(table), pairs, tokens)
     # large: big (accepted), great (5 of 9: accepted), table (unjudged); walked: walk (own); film: picture (accepted)

@@ -68,6 +68,7 @@ def converted(measured) -> list[str]:
     return ["--checkpoint", str(measured / "bert.pt"), "--data", str(data)]
 
 
+@pytest.mark.slow
 def test_judged_as_the_checkpoint(measured, converted, capsys):
     def judged(*of: str) -> str:
         capsys.readouterr()
@@ -133,6 +134,7 @@ def test_inspected_as_transformers_computes_it(measured, tmp_path):
         main([*command[:3], "held-out=valid"])
 
 
+@pytest.mark.slow
 def test_masks_depend_on_the_seed_alone_and_updates_are_those_of_the_trainer(measured, tmp_path):
     checkpoints = [shutil.copytree(measured / "bert", tmp_path / f"checkpoint-{updates}") for updates in (10, 20)]
     for updates, checkpoint in zip((10, 20), checkpoints, strict=True):
@@ -329,6 +331,7 @@ def test_names_and_seeds_are_those_of_the_paths(tmp_path):
         named_models(["a/m.pt", "a/m.pt"])
 
 
+@pytest.mark.slow
 def test_one_model_at_a_time_is_in_memory(tmp_path, monkeypatch):
     (tmp_path / "p.jsonl").write_text(PAIR)
     models = [NamedModel(str(seed), hugging_face_bert(tmp_path / str(seed), seed)) for seed in range(3)]

@@ -277,6 +277,7 @@ def test_divergence_is_reported_at_the_end(checkpoint, prepared, tmp_path, train
     assert not (tmp_path / "results.jsonl").exists()
 
 
+@pytest.mark.slow
 def test_scores_of_nan_end_one_run_and_the_others_go_on(checkpoint, prepared, tmp_path, trainings, monkeypatch):
     def evaluate(self, tuned, prepared, folder):
         if folder.name == "RTE-1":

@@ -238,6 +238,7 @@ def test_several_evaluation_sets(make):
     assert machine.evaluate(sets["second"])["eval_loss"] > 0
 
 
+@pytest.mark.slow
 def test_a_batch_size_that_fits_is_found(make):
     """What the broken-off attempts counted is not logged: the loss is that of the updates since."""
     model, calls = small_model("BertForMaskedLM"), []

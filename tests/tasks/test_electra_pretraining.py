@@ -169,6 +169,7 @@ def test_seeds_change_examples_order_and_masks(folder, tmp_path, monkeypatch):
     assert not any(torch.equal(*rows) for rows in zip(*targets, strict=True))
 
 
+@pytest.mark.slow
 def test_combined_splits_and_shards(folder, tmp_path):
     combined = task_on(folder, combine=True).dataset("train")
     lines = random_lines(400, 1) + random_lines(100, 2)

@@ -248,6 +248,7 @@ def test_other_data_are_reported_and_moved_data_are_not(tmp_path):
     assert changes(before, other) == ["the data differ from the start of noon (train.bin)"]
 
 
+@pytest.mark.slow
 def test_each_option_that_changes_the_result_is_a_line(data_bin, tmp_path):
     """In the log and in the manifest. --max-update is none of them: a run may go on."""
     command = training(data_bin, tmp_path, "--criterion", "masked_lm_hc", "--disable-validation")

@@ -14,6 +14,7 @@ from truneg_fairseq.criterions.electra import StepGenerator
 from truneg_fairseq.trainer.trainer import first_broken
 
 
+@pytest.mark.slow
 def test_any_other_fairseq_is_refused_with_one_line_when_the_plugin_is_loaded():
     program = (
         "import fairseq, importlib.metadata as m; stock = m.version\n"
@@ -190,6 +191,7 @@ def test_each_repair_of_fairseq_is_needed_and_enough(name):
     run_command([sys.executable, "-c", f"{AT_EXIT}import truneg_fairseq  # fairseq_cli.train\n{program}"])
 
 
+@pytest.mark.slow
 def test_registering_twice_changes_nothing():
     program = (
         "import truneg_fairseq, fairseq\n"

@@ -28,6 +28,7 @@ def updates_at_stop(log) -> int:
     return int(found[1].replace(",", ""))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "options"),
     [(signal.SIGTERM, ("--num-workers", 1, "--data-buffer-size", 5)), (signal.SIGUSR2, ("--no-last-checkpoints",))],
