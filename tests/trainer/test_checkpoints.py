@@ -250,7 +250,7 @@ def test_other_data_are_reported_and_moved_data_are_not(tmp_path):
 
 @pytest.mark.slow
 def test_each_option_that_changes_the_result_is_a_line(data_bin, tmp_path):
-    """In the log and in the manifest. --max-update is none of them: a run may go on."""
+    """In the log and in the manifest; not --max-update, as a run may go on."""
     command = training(data_bin, tmp_path, "--criterion", "masked_lm_hc", "--disable-validation")
     run_command([*command, "--max-update", 1])
     others = ("--lr", 0.005, "--hc-weight", 0.5, "--mask-prob", 0.2, "--batch-size", 5)

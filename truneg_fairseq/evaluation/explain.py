@@ -95,7 +95,7 @@ class Explainer:
     """Explains sentences with one masked LM, in batches.
 
     Without ``synonym_table`` the table of the checkpoint's training is used, else the one beside the data or in the
-    cache folder. ``detector`` tells which mistakes are false negatives: table, embedding, context, or several joined
+    cache folder. ``detector`` says which mistakes are false negatives: table, embedding, context, or several joined
     by +.
     """
 

@@ -108,7 +108,7 @@ def read_people(path: Path) -> Judgements:
 def _swords(parsed: Mapping[str, Any]) -> Iterator[Target]:
     """Votes and parts of speech are taken as SWORDS's own evaluation takes them.
 
-    A word that a target has twice is one candidate with the votes of both. Without a vote but UNSURE it is none.
+    A word that a target has twice is one candidate with the votes of both. One with no vote but UNSURE is left out.
     """
     candidates: dict[str, dict[str, Candidate]] = {name: {} for name in parsed["targets"]}
     for name, substitute in parsed["substitutes"].items():
@@ -192,7 +192,7 @@ def _published(content: bytes) -> list[Context]:
 def _of_answers(answers: Answers) -> Iterator[Target]:
     """The word that the text has as the target; the answers, and as many words that nobody wrote there, as candidates.
 
-    The latter are answers of other contexts, drawn as often as people gave them, or a word's frequency would tell.
+    The latter are answers of other contexts, drawn as often as people gave them: a frequent word is no better a guess.
     """
     counts = Counter[str]()
     for context in answers.contexts:
