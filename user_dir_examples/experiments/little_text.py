@@ -1,10 +1,12 @@
 """The texts, the controls and the teacher of little_text.yaml.
 
     python little_text.py text articles-train.json articles-dev.json --output TEXT
+    python little_text.py captions train.en val.en test_2016_flickr.en --output TEXT
     python little_text.py controls DATA-BIN
     python little_text.py teacher SEED-8/model.pt SEED-9/model.pt --output teacher.pt
 
 ``text`` takes passages of SQuAD's articles: the files are of different articles, so what is held out has other topics.
+``captions`` takes lines of Multi30k's English files: what is held out is of the same kind.
 ``controls`` writes counts that do not know the context, for ``--corpus-counts``, beside the data.
 """
 
@@ -12,7 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from truneg_fairseq.corpora.text import read_lines
 from truneg_fairseq.corpus_counts import CorpusCounts, Counted, count_tokens
 from truneg_fairseq.data.indexed import read_tokens
 from truneg_fairseq.vocabulary import read_symbols
@@ -41,11 +44,25 @@ def evenly(found: Sequence[str], most: int) -> list[str]:
 def write_text(args: argparse.Namespace) -> None:
     """Passages to train on; of every second article of the others to choose the epoch with, and of the rest to test."""
     even, odd = (passages(args.held_out, slice(start, None, 2)) for start in (0, 1))
-    args.output.mkdir(parents=True, exist_ok=True)
-    for split, found, most in (("train", passages(args.train), args.passages), ("valid", even, 40), ("test", odd, 60)):
+    write_splits(args.output, {"train": (passages(args.train), args.passages), "valid": (even, 40), "test": (odd, 60)})
+
+
+def write_captions(args: argparse.Namespace) -> None:
+    """Captions of one kind in all splits."""
+    found = {
+        name: list(read_lines(path)) for name, path in (("train", args.train), ("valid", args.valid), ("test", args.test))
+    }
+    sizes = {"train": args.captions, "valid": 320, "test": 640}
+    write_splits(args.output, {name: (lines, sizes[name]) for name, lines in found.items()})
+
+
+def write_splits(output: Path, splits: Mapping[str, tuple[Sequence[str], int]]) -> None:
+    """So many of the texts of each split, a blank line behind each."""
+    output.mkdir(parents=True, exist_ok=True)
+    for split, (found, most) in splits.items():
         chosen = evenly(found, most)
-        (args.output / f"{split}.txt").write_text("".join(f"{passage}\n\n" for passage in chosen), encoding="utf-8")
-        print(f"{split}: {most} passages, {sum(len(passage.split()) for passage in chosen):,} words")
+        (output / f"{split}.txt").write_text("".join(f"{text}\n\n" for text in chosen), encoding="utf-8")
+        print(f"{split}: {most} texts, {sum(len(text.split()) for text in chosen):,} words")
 
 
 def shuffled(tokens: NDArray[np.int64], symbols: Sequence[str]) -> CorpusCounts:
@@ -104,6 +121,12 @@ def main() -> None:
     command.add_argument("--passages", type=int, default=25, help="to train on")
     command.add_argument("--output", type=Path, required=True)
     command.set_defaults(run=write_text)
+    command = commands.add_parser("captions")
+    for name in ("train", "valid", "test"):
+        command.add_argument(name, type=Path, help="lines of Multi30k, unpacked")
+    command.add_argument("--captions", type=int, default=320, help="to train on")
+    command.add_argument("--output", type=Path, required=True)
+    command.set_defaults(run=write_captions)
     command = commands.add_parser("controls")
     command.add_argument("data", type=Path)
     command.set_defaults(run=write_controls)
