@@ -49,11 +49,8 @@ def write_text(args: argparse.Namespace) -> None:
 
 def write_captions(args: argparse.Namespace) -> None:
     """Captions of one kind in all splits."""
-    found = {
-        name: list(read_lines(path)) for name, path in (("train", args.train), ("valid", args.valid), ("test", args.test))
-    }
     sizes = {"train": args.captions, "valid": 320, "test": 640}
-    write_splits(args.output, {name: (lines, sizes[name]) for name, lines in found.items()})
+    write_splits(args.output, {name: (list(read_lines(getattr(args, name))), size) for name, size in sizes.items()})
 
 
 def write_splits(output: Path, splits: Mapping[str, tuple[Sequence[str], int]]) -> None:
