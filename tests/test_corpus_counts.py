@@ -73,12 +73,12 @@ def test_the_command_counts_the_training_text(binarized, tmp_path, capsys):
     from fairseq.data import Dictionary, data_utils
 
     output = tmp_path / FILE_NAME
-    main(["data", "counts", "--data", str(binarized), "--output", str(output), "--discount", "0.5", "--most", "5"])
+    main(["data", "counts", "--data", str(binarized), "--output", str(output)])
     assert capsys.readouterr().out.startswith(f"wrote {output}")
     dictionary = Dictionary.load(str(binarized / "dict.txt"))
     dataset = data_utils.load_indexed_dataset(str(binarized / "train"), dictionary)
     text = np.concatenate([dataset[index].numpy() for index in range(len(dataset))])
-    expected = count_tokens([text], dictionary.symbols, discount=0.5, most=5)
+    expected = count_tokens([text], dictionary.symbols)
     dictionary.add_symbol("<mask>")
     found = CorpusCounts.load(output, dictionary.symbols)
     assert np.array_equal(found.words[:-1], expected.words)
@@ -86,7 +86,7 @@ def test_the_command_counts_the_training_text(binarized, tmp_path, capsys):
     assert np.array_equal(found.triples.counts, expected.triples.counts)
     with np.load(output) as file:
         metadata = json.loads(str(file["metadata"]))
-    assert (metadata["discount"], metadata["most"]) == (0.5, 5)
+    assert (metadata["discount"], metadata["most"]) == (0.6, 64)
     assert metadata["source"]["data"] == str(binarized)
     assert metadata["source"]["truneg_fairseq"]
 

@@ -31,6 +31,7 @@ FILE_NAME = "corpus_counts.npz"
 _MEMBERS = ("words", "pair_steps", "pair_n", "triple_steps", "triple_n", "metadata")
 _EXPECTED = "corpus counts, the npz that 'truneg data counts --data DATA-BIN' writes"
 _SPLIT = "train"
+_DISCOUNT, _MOST = 0.6, 64  # of docs/explain/method.md
 _LINES = 1000  # that are tokenized at once
 _BLOCK = 1 << 20  # tokens that are counted at once
 _LARGEST_VOCABULARY = 1 << 21  # three ids are one key of 63 bits
@@ -119,19 +120,14 @@ class CountOptions:
     )
     tokenizer: str | None = option(None, "of --text: the model's folder", metavar="MODEL")
     output: Path | None = option(None, f"default: {FILE_NAME} in the folder of the data", metavar="NPZ")
-    discount: float = option(
-        0.6, "absolute discount: what each count gives to the words that were not seen there, in [0, 1]", ge=0, le=1
-    )
-    most: int = option(64, "the most frequent words that are listed beside a word, or between two words", ge=1)
 
 
 def count_corpus(options: CountOptions) -> tuple[Path, CorpusCounts]:
     """Counts the training text of binarized data, or a text, and writes the counts; returns their file too."""
-    limits: dict[str, Any] = {"discount": options.discount, "most": options.most}
     if options.text and options.tokenizer and options.output and options.data is None:
         require_different(**{f"text {path}": path for path in options.text}, output=options.output)
         require_writable(options.output, "--output", makes_folders=True)
-        counts = _count_text(options.text, options.tokenizer, limits)
+        counts = _count_text(options.text, options.tokenizer)
         counts.save(options.output)
         return options.output, counts
     if options.data is None or options.text:
@@ -146,12 +142,12 @@ def count_corpus(options: CountOptions) -> tuple[Path, CorpusCounts]:
     require_writable(output, "--output", makes_folders=True)
     source = {"data": str(data), "split": split, "truneg_fairseq": VERSION}
     symbols, tokens = read_symbols(options.data), read_tokens(data / split)
-    counts = count_tokens(tokens, symbols, source=source, **limits)
+    counts = count_tokens(tokens, symbols, source=source)
     counts.save(output)
     return output, counts
 
 
-def _count_text(files: Sequence[Path], name: str, limits: Mapping[str, Any]) -> CorpusCounts:
+def _count_text(files: Sequence[Path], name: str) -> CorpusCounts:
     """Counts lines in the ids of a tokenizer of transformers; each ends with the token that ends its sentences."""
     require("transformers", extra="hf")
     from transformers import AutoTokenizer
@@ -166,15 +162,15 @@ def _count_text(files: Sequence[Path], name: str, limits: Mapping[str, Any]) -> 
             yield np.array([token for ids in found for token in (*ids, end)], dtype=np.int64)
 
     source = {"text": [str(path) for path in files], "truneg_fairseq": VERSION}
-    return count_tokens(parts(), vocabulary_of_tokenizer(tokenizer).symbols, source=source, **limits)
+    return count_tokens(parts(), vocabulary_of_tokenizer(tokenizer).symbols, source=source)
 
 
 def count_tokens(
     parts: Iterable[NDArray[np.integer[Any]]],
     symbols: Sequence[str],
     *,
-    discount: float = 0.6,
-    most: int = 64,
+    discount: float = _DISCOUNT,
+    most: int = _MOST,
     source: Mapping[str, Any] | None = None,
 ) -> CorpusCounts:
     """Counts a text, given as parts of one sequence of ids, in memory that grows with the different triples alone."""

@@ -85,7 +85,7 @@ def test_a_training_that_lacks_something_is_one_line(words, line):
 
 SCRIPTS = REPOSITORY / "data-bin-scripts"
 STEPS = [name for name in data.COMMANDS if name not in ("", "counts")]
-NAMES = {"text": "extract_corpus", "wordpiece": "train_wordpiece"}
+NAMES = {"text": "extract_corpus"}
 """The scripts that have another name than their step."""
 
 
@@ -107,9 +107,13 @@ def test_a_script_is_a_step(step, capsys, monkeypatch):
     assert "--output" in of_script
 
 
-def test_scripts_are_steps_wordnet_and_a_reader_of_old_formats():
+def test_scripts_are_steps_wordnet_wordpiece_and_a_reader_of_old_formats():
     names = {NAMES.get(step, step.replace("-", "_")) for step in STEPS}
-    assert {path.stem for path in SCRIPTS.glob("*.py")} == names | {"get_wordnet", "judgements_to_swords"}
+    assert {path.stem for path in SCRIPTS.glob("*.py")} == names | {
+        "get_wordnet",
+        "judgements_to_swords",
+        "train_wordpiece",
+    }
 
 
 def end_of(monkeypatch, error: BaseException, *arguments: str) -> object:
@@ -160,7 +164,6 @@ def test_warnings_of_other_packages_are_shown_where_they_are_asked_for(monkeypat
         "explain --checkpoint F.svg --data . --html F.svg",
         "explain --checkpoint c.pt --data . --file F.svg --json F.svg",
         "explain --checkpoint c.pt --data . --synonym-table F.svg --json ./F.svg",
-        "data wordpiece --inputs F.svg --output ./F.svg --vocab-size 60",
     ],
 )
 def test_no_input_is_overwritten(command, tmp_path, monkeypatch):

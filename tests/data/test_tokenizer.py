@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,6 @@ from hypothesis import strategies as st
 from support.commands import shared_file
 from support.tokenizers_made import FAST_KINDS, WORDS, fast_tokenizer, gpt2, sentencepiece, wordpiece
 
-from truneg_fairseq.data import train_wordpiece as module
 from truneg_fairseq.data.tokenizer import (
     BERT_SPECIALS,
     FastTokenizer,
@@ -269,50 +269,37 @@ def test_unfit_vocabularies(tmp_path):
 
 
 SCRIPT = Path(__file__).resolve().parents[2] / "data-bin-scripts" / "train_wordpiece.py"
-DOGS = ["The dogs barked at the Café.", "", "[MASK] the dog barks, the cat purrs!", "unbarked 狗"] * 20
+DOGS = ["The dogs barked at the Café.", "", "[MASK] the dog barks, the cat purrs!", "unbarked 狗", "q" * 30_000] * 20
 
 
-def train_wordpiece(inputs: list[Path], output: Path, vocab_size: int, cased: bool = False) -> int:
-    options = module.TrainWordpieceOptions(inputs=inputs, output=output, vocab_size=vocab_size, cased=cased)
-    return module.train_wordpiece(options)
+def test_a_vocabulary_is_trained_the_same_in_every_process_and_spells_its_text(tmp_path, monkeypatch, capsys):
+    text, vocab, other = (tmp_path / name for name in ("text.txt", "new/vocab.txt", "other.txt"))
+    text.write_text("\n".join(DOGS) + "\n", encoding="utf-8")
+    command = [sys.executable, SCRIPT, "--inputs", text, text, "--vocab-size", "60", "--output"]
+    done = subprocess.run([*command, vocab], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(f"{vocab}: 60 entries\nnext: truneg data binarize --tokenizer {vocab}")
 
+    def train(*arguments: object) -> None:
+        monkeypatch.setattr(sys, "argv", list(map(str, (SCRIPT, *arguments))))
+        runpy.run_path(str(SCRIPT), run_name="__main__")
 
-@pytest.fixture
-def text(tmp_path) -> Path:
-    path = tmp_path / "text.txt"
-    path.write_text("\n".join(DOGS) + "\n", encoding="utf-8")
-    return path
-
-
-def test_the_encoder_spells_the_text_with_it(text, tmp_path):
-    vocab = tmp_path / "new" / "vocab.txt"
-    entries = train_wordpiece([text], vocab, vocab_size=60)
+    train(*command[2:], other)
+    assert vocab.read_bytes() == other.read_bytes()
     vocabulary = read_vocabulary(vocab)
-    assert len(vocabulary) == entries == 60
-    assert tuple(vocabulary[:5]) == BERT_SPECIALS
+    assert tuple(vocabulary[:5]) == BERT_SPECIALS and "the" in vocabulary
     assert vocabulary == [entry.lower() if entry not in BERT_SPECIALS else entry for entry in vocabulary]
-    assert "the" in vocabulary
-    encoded = bert_tokenizer(vocabulary).encode(" ".join(DOGS), add_special_tokens=False).tokens
+    assert "q" not in vocabulary, "a word without an end is left out"
+    encoded = bert_tokenizer(vocabulary).encode(" ".join(DOGS[:4]), add_special_tokens=False).tokens
     assert not {"[UNK]", "[MASK]"} & set(encoded), "a literal [MASK] in the text is ordinary text"
     assert "".join(token.removeprefix("##") for token in encoded).startswith("thedogsbarkedatthecafe.[mask]thedog")
-    train_wordpiece([text], vocab, vocab_size=1_000, cased=True)
-    assert {"The", "the", "Café"} <= set(read_vocabulary(vocab))
-
-
-def test_script_gives_the_same_file_in_every_process(text, tmp_path):
-    for vocab in (vocabs := [tmp_path / f"{number}.txt" for number in range(2)]):
-        command = [sys.executable, SCRIPT, "--inputs", text, text, "--output", vocab, "--vocab-size", "60"]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        assert done.stdout.startswith(f"{vocab}: 60 entries; next: ")
-    assert len({vocab.read_bytes() for vocab in vocabs}) == 1
-
-
-def test_a_word_without_an_end_is_left_out_and_no_words_are_an_error(tmp_path):
-    (tmp_path / "a.txt").write_text("the cat\n" + "q" * 3_000_000 + " sat\n")
-    train_wordpiece([tmp_path / "a.txt"], tmp_path / "v.txt", 100)
-    vocabulary = (tmp_path / "v.txt").read_text().split()
-    assert "q" not in vocabulary and "sat" in vocabulary
+    train("--inputs", text, "--output", other, "--cased")
+    assert {"The", "the", "Café"} <= set(read_vocabulary(other))
+    assert "of 30,522: the text has no more" in capsys.readouterr().out
     (tmp_path / "blank.txt").write_text("\n \n", encoding="utf-8")
-    with pytest.raises(TrueNegError, match=r"blank\.txt: no text to learn words from"):
-        train_wordpiece([tmp_path / "blank.txt"], tmp_path / "none.txt", vocab_size=100)
+    for inputs, output, line in (
+        ("blank.txt", "none.txt", r"blank\.txt: no text to learn words from"),
+        ("text.txt", "text.txt", r"text\.txt: is the file of --inputs too; expected different files"),
+    ):
+        with pytest.raises(SystemExit, match=line):
+            train("--inputs", tmp_path / inputs, "--output", tmp_path / output)
     assert not (tmp_path / "none.txt").exists()

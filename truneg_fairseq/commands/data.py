@@ -13,7 +13,6 @@ from ..convert.names import EXPORTS
 from ..corpora.extract import ExtractOptions
 from ..corpus_counts import CountOptions
 from ..data.binarize import BinarizeOptions
-from ..data.train_wordpiece import TrainWordpieceOptions
 from ..errors import TrueNegError, check_torch, reason, require
 from ..finetuning import PrepareOptions
 from ..options import option
@@ -34,15 +33,6 @@ def text(options: ExtractOptions) -> None:
             + (f", {counts['replaced']:,} lines with U+FFFD (broken UTF-8)" if counts["replaced"] else "")
         )
     print(f"next: truneg data binarize --train {options.output_dir / next(iter(made))} ...")
-
-
-def wordpiece(options: TrainWordpieceOptions) -> None:
-    """Train a BERT WordPiece vocabulary (vocab.txt) on text files, for models that start from scratch."""
-    from ..data.train_wordpiece import train_wordpiece
-
-    entries = train_wordpiece(options)
-    fewer = f" of {options.vocab_size:,}: the text has no more" if entries < options.vocab_size else ""
-    print(f"{options.output}: {entries:,} entries{fewer}; next: truneg data binarize --tokenizer {options.output} ...")
 
 
 def binarize(options: BinarizeOptions) -> None:
@@ -96,9 +86,8 @@ def prepare(options: PrepareOptions) -> None:
 
 
 COMMANDS = {
-    "": "Turn corpora into text, train a tokenizer, binarize, count, prepare tasks for fine-tuning.",
+    "": "Turn corpora into text, binarize, count, prepare tasks for fine-tuning.",
     "text": text,
-    "wordpiece": wordpiece,
     "binarize": binarize,
     "counts": counts,
     "prepare": prepare,

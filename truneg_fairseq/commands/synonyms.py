@@ -12,8 +12,8 @@ import numpy as np
 from ..errors import TrueNegError, refuse
 from ..evaluation.models import OpenedModel, OpeningOptions, is_hugging_face, load_table
 from ..files import require_different, require_writable
-from ..options import option
-from ..synonyms import SourceOptions
+from ..options import option, select
+from ..synonyms.build import SourceFiles, SourceOptions
 
 if TYPE_CHECKING:
     from ..vocabulary import Vocabulary
@@ -29,18 +29,15 @@ _DATA = (
 _EXAMPLES, _SEED = 10, 1
 
 
-@dataclass(frozen=True, kw_only=True)
-class LexiconOptions(SourceOptions):
-    data: Path | None = option(None, _DATA, metavar="DATA-BIN")
-    tokenization: str = option(
-        "auto",
-        "how the dictionary marks whole words: auto (detected), wordpiece, sentencepiece, gpt2, subword-nmt or words",
-    )
+_TOKENIZATION = (
+    "how the dictionary marks whole words: auto (detected), wordpiece, sentencepiece, gpt2, subword-nmt or words"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
-class BuildOptions(LexiconOptions):
+class BuildOptions(SourceOptions):
     data: Path = option(help=_DATA, metavar="DATA-BIN")
+    tokenization: str = option("auto", _TOKENIZATION)
     source: str = option("wordnet", _SOURCES, metavar="EXPR")
     output: Path | None = option(
         None, "default: synonyms.npz beside the dictionary; of others than wordnet, synonyms.SOURCE.npz", metavar="NPZ"
@@ -48,8 +45,10 @@ class BuildOptions(LexiconOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShowOptions(LexiconOptions):
+class ShowOptions(SourceFiles):
     what: list[str] = option(help="a word, or two tables of one dictionary to compare", positional=True)
+    data: Path | None = option(None, _DATA, metavar="DATA-BIN")
+    tokenization: str = option("auto", _TOKENIZATION)
 
 
 def build(options: BuildOptions) -> None:
@@ -64,7 +63,7 @@ def build(options: BuildOptions) -> None:
     require_different(data=_folder(options.data) / "dict.txt", **inputs, output=output)
     require_writable(output, "--output", makes_folders=True)
     before = SynonymTable.load(output) if output.is_file() else None
-    vocabulary = _vocabulary(options)
+    vocabulary = _vocabulary(options.data, options.tokenization)
     table = new_table(vocabulary, options.source, options)
     table.save(output)
     print(f"wrote {output} ({output.stat().st_size / 1e6:.2f} MB)")
@@ -80,7 +79,7 @@ def show(options: ShowOptions) -> None:
     With --data the column "token" marks the names that a model with that dictionary can predict, and some of the pairs
     that the tables share and do not share are spelled out.
     """
-    vocabulary = None if options.data is None else _vocabulary(options)
+    vocabulary = None if options.data is None else _vocabulary(options.data, options.tokenization)
     match options.what:
         case [left, right] if left.endswith(".npz") and right.endswith(".npz"):
             _compare(Path(left), Path(right), vocabulary)
@@ -95,10 +94,9 @@ def _show_word(word: str, options: ShowOptions, vocabulary: Vocabulary | None) -
     from ..synonyms.build import NEEDS, predictable_names
 
     lexicons, unavailable = [], []
-    given = options
     for name in SOURCES:
         try:
-            lexicons.append(open_lexicon(name, given))
+            lexicons.append(open_lexicon(name, select(SourceOptions, options)))
         except TrueNegError as error:
             if getattr(options, NEEDS.get(name, ""), None) is not None:  # asked for: it must not fail in passing
                 raise
@@ -142,16 +140,13 @@ def _compare(left: Path, right: Path, vocabulary: Vocabulary | None) -> None:
                 print(f"  {vocabulary.words[gold]} -> {vocabulary.words[synonym]}")
 
 
-def _vocabulary(options: LexiconOptions) -> Vocabulary:
+def _vocabulary(data: Path, tokenization: str) -> Vocabulary:
     from ..data.tokenizer import vocabulary_of
-    from ..evaluation.models import OpenedModel, OpeningOptions, is_hugging_face
     from ..vocabulary import read_symbols
 
-    data = options.data
-    assert data is not None
     if is_hugging_face(data):
-        return OpenedModel(data, OpeningOptions(tokenization=options.tokenization)).tokens().vocabulary
-    return vocabulary_of(read_symbols(data), _folder(data), tokenization=options.tokenization)
+        return OpenedModel(data, OpeningOptions(tokenization=tokenization)).tokens().vocabulary
+    return vocabulary_of(read_symbols(data), _folder(data), tokenization=tokenization)
 
 
 def _folder(data: Path) -> Path:

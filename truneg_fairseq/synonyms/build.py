@@ -43,13 +43,19 @@ _LOW_COVERAGE = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
-class SourceOptions:
-    """What the sources of synonyms are given; None if nothing is."""
+class SourceFiles:
+    """What the sources of synonyms read; None if nothing is given."""
 
     vectors: Path | None = option(None, "for embeddings: GloVe's or word2vec's text; also .gz, .bz2, .xz, .zst")
-    threshold: float | None = option(None, "for embeddings: smallest cosine (default: none)", ge=-1, le=1)
     tsv: Path | None = option(None, "for tsv: lines 'word<TAB>synonym,synonym'")
     wn: str | None = option(None, "for wn: an installed wordnet of the package wn, such as oewn:2024", metavar="NAME")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceOptions(SourceFiles):
+    """What tables of synonyms are made of."""
+
+    threshold: float | None = option(None, "for embeddings: smallest cosine (default: none)", ge=-1, le=1)
     exclude: Path | None = option(None, "pairs that are synonyms in no source, in the format of --tsv")
 
     def record(self, sources: Collection[str]) -> dict[str, Any]:

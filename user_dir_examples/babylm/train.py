@@ -12,6 +12,8 @@ folder, it continues.
 from __future__ import annotations
 
 import argparse
+import subprocess
+import sys
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from truneg_fairseq.corpora.text import read_lines
-from truneg_fairseq.data.train_wordpiece import TrainWordpieceOptions, train_wordpiece
 from truneg_fairseq.errors import TrueNegError, one_line_errors
 from truneg_fairseq.files import replacing_text
 from truneg_fairseq.options import option
@@ -37,6 +38,7 @@ with one_line_errors():  # where transformers is not installed
 
     from truneg_fairseq.hf import DataCollatorForTrueNegatives, TrueNegativeArguments, TrueNegativeTrainer
 
+SCRIPT = Path(__file__).resolve().parents[2] / "data-bin-scripts" / "train_wordpiece.py"
 MOST_WORDS, MOST_EPOCHS = 10_000_000, 10
 MARKS = (*range(1, 10), *range(10, 101, 10))  # millions of words seen
 LINES = 1000  # encoded as one text
@@ -86,7 +88,8 @@ def tokenizer_of(files: Sequence[Path], folder: Path, size: int) -> BertTokenize
     """A WordPiece vocabulary of the text, made once."""
     vocabulary = folder / "vocab.txt"
     if not vocabulary.exists():
-        train_wordpiece(TrainWordpieceOptions(inputs=list(files), output=vocabulary, vocab_size=size))
+        command = [sys.executable, SCRIPT, "--inputs", *files, "--output", vocabulary, "--vocab-size", size]
+        subprocess.run(list(map(str, command)), check=True)
     return BertTokenizerFast(vocab=str(vocabulary), do_lower_case=True)
 
 
