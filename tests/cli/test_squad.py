@@ -29,12 +29,11 @@ from support.cli_runs import (
 from support.commands import PLUGIN, REPOSITORY, fairseq_train, run_command, start_command, truneg
 from support.finetunings import count_trainings
 from support.glue_files import write_model
-from support.squad_examples import TOKENS, one_line, prepare, write_data
+from support.squad_examples import STRIDE, TOKENS, one_line, prepare, write_data
 
 from truneg_fairseq.commands.main import main
-from truneg_fairseq.finetuning import FinetuneOptions
+from truneg_fairseq.finetuning import FinetuneOptions, squad
 from truneg_fairseq.finetuning.run import check, load_finetuned
-from truneg_fairseq.finetuning.squad import Squad
 from truneg_fairseq.finetuning.squad_features import SquadFeatures
 from truneg_fairseq.models import checkpoints
 from truneg_fairseq.results.result import read_results
@@ -49,6 +48,12 @@ SIZES = {
     "max_positions": 24,
 }
 OPTIONS = ("--cpu", "--batch-size", 8, "--lr", 0.003, "--layer-lr-decay", 1, "--seeds", 1, "--keep-models")
+
+
+@pytest.fixture(autouse=True)
+def short_stride(monkeypatch):
+    """As the features have it."""
+    monkeypatch.setattr(squad, "DOC_STRIDE", STRIDE)
 
 
 @pytest.fixture(scope="module")
@@ -308,7 +313,7 @@ def test_the_settings_are_electras(pretrained, features, tmp_path):
     expected |= {"--batch-size": "32", "--clip-norm": "1.0", "--max-epoch": "2", "--task": "squad"}
     expected |= {"--max-update": updates, "--total-num-update": updates}
     assert expected.items() <= given.items()
-    large = Squad().recipe(SimpleNamespace(hidden_size=1024), {"max_length": 384})
+    large = squad.Squad().recipe(SimpleNamespace(hidden_size=1024), {"max_length": 384})
     assert (large.lr, large.layer_lr_decay) == (5e-5, 0.9)
 
 

@@ -17,7 +17,7 @@ from support.glue_files import save_data
 
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.data.tokenizer import BERT_SPECIALS, PretrainedVocabulary, read_vocabulary, wordpiece_tokenizer
-from truneg_fairseq.finetuning import WindowOptions
+from truneg_fairseq.finetuning import squad
 from truneg_fairseq.finetuning.squad import build_features, close_gaps, window_bounds
 from truneg_fairseq.finetuning.squad_features import SquadFeatures, best_windows
 from truneg_fairseq.finetuning.squad_files import Answer, Question, SquadData, read_squad
@@ -96,13 +96,14 @@ def one_question(context: str, answers: tuple[Answer, ...], **changes: object) -
     return SquadData((Question(**{"id": "q", "text": "Cat sat?", "context": context, "answers": answers, **changes}),))
 
 
-def test_windows_as_tokens(vocabularies, tmp_path):
+def test_windows_as_tokens(vocabularies, tmp_path, monkeypatch):
     """Saved and loaded, they are the same."""
     vocabulary = vocabularies["wordpiece"]
     begin = CONTEXT.index("sat.")
     file = one_question(CONTEXT, (Answer("sat. 日", begin),))
-    settings = WindowOptions(max_length=12, doc_stride=4, max_query_length=2)
-    made, counts = build_features(file, vocabulary, settings, training=True)
+    monkeypatch.setattr(squad, "DOC_STRIDE", 4)
+    monkeypatch.setattr(squad, "MAX_QUERY_LENGTH", 2)
+    made, counts = build_features(file, vocabulary, 12, training=True)
     made.save(tmp_path)
     features = SquadFeatures.load(tmp_path)
     np.testing.assert_equal(vars(features), vars(made))
@@ -130,12 +131,11 @@ def test_windows_as_tokens(vocabularies, tmp_path):
 
 
 def test_which_answer_is_the_label(vocabularies):
-    vocabulary, options = vocabularies["wordpiece"], WindowOptions(max_length=80)
     second = CONTEXT.index("cat)")
 
     def build(*answers: tuple[str, int], training: bool, **changes: object) -> tuple:
         file = one_question(CONTEXT, tuple(Answer(*a) for a in answers), **changes)
-        features, counts = build_features(file, vocabulary, options, training=training)
+        features, counts = build_features(file, vocabularies["wordpiece"], 80, training=training)
         label = features.window_answer.tolist()
         return [features.answer_text(0, *row) for row in label if row[0]], len(features.ids), counts["not found"]
 
@@ -164,14 +164,14 @@ WILD = st.text(
 @example(context="🙂🙂 t", where=(1, 1))
 @example(context="S \0", where=(0, 3))
 @example(context="S\u200b \u200bS", where=(0, 2))
-def test_the_answer_is_cut_whole_from_any_text(kind, vocabularies, context, where):
+def test_the_answer_is_cut_whole_from_any_text(kind, vocabularies, context, where, monkeypatch):
+    monkeypatch.setattr(squad, "DOC_STRIDE", 5)
     vocabulary = vocabularies[kind]
     start = min(where[0], len(context))
     text = context[start : start + where[1]].strip()
     begin = context.find(text, start)
     file = one_question(context, (Answer(text, begin),) if text else ())
-    options = WindowOptions(max_length=24, doc_stride=5, max_query_length=9)
-    features, counts = build_features(file, vocabulary, options, training=False)
+    features, counts = build_features(file, vocabulary, 24, training=False)
     cuts = [features.answer_text(w, *row) for w, row in enumerate(features.window_answer) if row[0]]
     words = [m for m in re.finditer(r"\S+", context) if m.start() < begin + len(text) and m.end() > begin]
     # Not of dropped characters alone.
@@ -180,7 +180,7 @@ def test_the_answer_is_cut_whole_from_any_text(kind, vocabularies, context, wher
     for cut in cuts:
         assert not spelt or context[max(spelt[0].start(), begin) : min(spelt[-1].end(), begin + len(text))] in cut
         assert cut in context[words[0].start() : words[-1].end()]
-    if spelt and len(features.context_tokens) <= 24 - 9 - 3:
+    if spelt and len(features.context_tokens) <= 24 - 12 - 3:
         assert len(cuts) == 1
 
 
@@ -192,7 +192,7 @@ def test_no_answer_begins_on_a_token_of_no_characters(kind, vocabularies):
 
     vocabulary = vocabularies[kind]
     file = one_question("日本 t 🙂 t", (Answer("t", 3),))
-    features, _ = build_features(file, vocabulary, WindowOptions(max_length=96), training=False)
+    features, _ = build_features(file, vocabulary, 96, training=False)
     (begins,) = SquadDataset(features, "valid", 1, shuffle=False).collater([0])["begins"].numpy()
     spans = features.spans(0)
     empty = features.context_mask(0) & (spans[:, 1] == spans[:, 0])
@@ -204,7 +204,7 @@ def test_real_answers_are_cut_whole(tmp_path):
     vocab = shared_file("bert/vocab.txt")
     vocabulary = PretrainedVocabulary.load(save_data(tmp_path, wordpiece_tokenizer(read_vocabulary(vocab))))
     file = read_squad(shared_file("squad/articles-train.json"))
-    features, counts = build_features(file, vocabulary, WindowOptions(), training=True)
+    features, counts = build_features(file, vocabulary, 384, training=True)
     assert (counts["questions"], counts["contexts"], counts["not found"]) == (8157, 1689, {})
     assert counts["windows"] == len(features) == 8241
     answered = np.zeros(len(features.ids), dtype=bool)
@@ -265,7 +265,7 @@ def test_script(files, data, tmp_path, capsys):
     ]
     info = json.loads((tmp_path / "out" / "SQuAD" / "info.json").read_text())
     assert info["vocabulary"] == fingerprint(read_symbols(tmp_path / "out" / "SQuAD"))
-    assert (info["max_length"], info["doc_stride"], info["max_query_length"]) == (384, 128, 64)
+    assert info["max_length"] == 384
     features = SquadFeatures.load(tmp_path / "out" / "SQuAD" / "train")
     assert features.ids == ["q1", "q9"]
     assert features.impossible.tolist() == [False, True]

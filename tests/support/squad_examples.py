@@ -12,6 +12,7 @@ import pytest
 
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.data.tokenizer import BERT_SPECIALS
+from truneg_fairseq.finetuning import squad
 from truneg_fairseq.finetuning.squad_files import Answer, Question, SquadData
 
 from . import glue_files
@@ -19,7 +20,7 @@ from . import glue_files
 ANIMALS = "cat dog cow hen fox owl bee ant".split()
 COLOURS = "red blue green black white brown pink grey".split()
 TOKENS = [*BERT_SPECIALS, *ANIMALS, *COLOURS, "the", "is", "very", "what", "about", "##s", "?", "."]
-WINDOWS = ("--max-length", 24, "--doc-stride", 8, "--max-query-length", 6)
+STRIDE = 8  # of windows of 24 tokens
 
 PANTHERS = (
     "Super Bowl 50 decided the champion of 2015. The Denver Broncos defeated the Carolina Panthers at a large stadium "
@@ -70,8 +71,10 @@ def prepare(folder: Path, data: Path, train: int = 48, valid: int = 12, **option
     folder.mkdir(parents=True, exist_ok=True)
     write_squad(folder / "train.json", train, 1, **options)
     write_squad(folder / "valid.json", valid, 2, **options)
-    given = ("--task", f"SQuAD={folder}", "--data", data, "--output-dir", folder / "features", *WINDOWS)
-    main(["data", "prepare", *map(str, given)])
+    given = ("--task", f"SQuAD={folder}", "--data", data, "--output-dir", folder / "features", "--max-length", 24)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(squad, "DOC_STRIDE", STRIDE)
+        main(["data", "prepare", *map(str, given)])
     return folder / "features" / "SQuAD"
 
 

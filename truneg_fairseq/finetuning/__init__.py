@@ -5,27 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import TrueNegError
 from ..launch.jobs import LaunchOptions
 from ..launch.process import PRECISIONS
 from ..options import option
 
 
 @dataclass(frozen=True, kw_only=True)
-class WindowOptions:
-    """How SQuAD's contexts are cut into windows, in tokens; BERT's values."""
-
-    max_length: int = option(384, "SQuAD: tokens of a window (default: 384; in the paper 512)")
-    doc_stride: int = option(128, "SQuAD: tokens between window starts", ge=1)
-    max_query_length: int = option(64, "SQuAD: longest question in tokens", ge=1)
-
-    def __post_init__(self) -> None:
-        if self.max_length < self.max_query_length + 4:  # <s>, two </s> and a token of the context
-            raise TrueNegError(f"--max-length {self.max_length}: expected at least --max-query-length + 4")
-
-
-@dataclass(frozen=True, kw_only=True)
-class PrepareOptions(WindowOptions):
+class PrepareOptions:
     task: list[str] = option(
         help="a task with its official files: CoLA=DIR, SQuAD=DIR or SQuAD=FILE, ..; GLUE=DIR for GLUE's eight, each a "
         "folder in DIR",
@@ -33,6 +19,7 @@ class PrepareOptions(WindowOptions):
     )
     data: Path = option(help="the pre-trained model's data: dict.txt, tokenizer", metavar="DATA-BIN")
     output_dir: Path = option(help="folder to write, with a folder for each task", metavar="DIR")
+    max_length: int = option(384, "SQuAD: tokens of a window (default: 384; in the paper 512)", ge=8)
     swap_pairs: bool = option(
         False, "double the training pairs of MRPC and STS-B by swapping the sentences, as ELECTRA does"
     )
@@ -56,7 +43,6 @@ class FinetuneOptions(LaunchOptions):
     lr: float | None = option(None, "learning rate (default: from the recipe)", gt=0)
     epochs: int | None = option(None, "epochs (default: from the recipe)", ge=1)
     batch_size: int | None = option(None, "examples per update (default: from the recipe)", ge=1)
-    weight_decay: float | None = option(None, "weight decay (default: from the recipe)", ge=0)
     layer_lr_decay: float | None = option(
         None, "factor of the learning rate from layer to layer (default: from the recipe)", gt=0, le=1
     )

@@ -38,7 +38,7 @@ from .task import Finetuned, FinetuningTask, Recipe, describe, prepare_task, rea
 
 TASKS: dict[str, FinetuningTask] = {**{name: Glue(form) for name, form in GLUE.items()}, "SQuAD": Squad()}
 """By name, in the order of the paper's tables."""
-_OVERRIDES = ("lr", "epochs", "batch_size", "weight_decay", "layer_lr_decay", "max_length")
+_OVERRIDES = ("lr", "epochs", "batch_size", "layer_lr_decay", "max_length")
 """The options that take the place of a recipe's settings."""
 # Saved between epochs: what an interruption of a run of many updates may cost.
 _SAVE_UPDATES = 2_000

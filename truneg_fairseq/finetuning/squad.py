@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,7 @@ from ..files import file_digest, replacing_text
 from ..results.result import Metric
 from ..vocabulary import UNKNOWN
 from ..workers import Progress
-from . import PredictOptions, WindowOptions
+from . import PredictOptions
 from .squad_features import (
     FEATURES_FILE,
     SPECIAL_TOKENS,
@@ -49,6 +48,8 @@ if TYPE_CHECKING:
     from ..convert.architecture import ModelConfig
 
 ANSWERS_NAME = "predictions.json"
+MAX_QUERY_LENGTH, DOC_STRIDE = 64, 128
+"""BERT's: tokens of the longest question, and between the starts of two windows."""
 _WINDOWS = 32  # that are answered together
 _SPLITS = {"train": ("train",), "valid": ("dev", "valid")}
 """By split, the words in the names of its files."""
@@ -62,7 +63,7 @@ class Squad(FinetuningTask):
     name = "SQuAD"
     fairseq_task = "squad"
     counted = "windows"
-    chosen = tuple(each.name for each in fields(WindowOptions))
+    chosen = ("max_length",)
 
     def find_files(self, places: Sequence[Path]) -> dict[str, Path]:
         named = [path for place in places for path in ([place] if place.is_file() else sorted(place.glob("*")))]
@@ -89,8 +90,8 @@ class Squad(FinetuningTask):
         parsed = {split: read_squad(path) for split, path in files.items()}
         found = {}
         for split, data in parsed.items():
-            training, settings = split == "train", WindowOptions(**chosen)
-            features, counts = build_features(data, vocabulary, settings, training=training, name=files[split].stem)
+            settings: dict[str, Any] = {**chosen, "training": split == "train", "name": files[split].stem}
+            features, counts = build_features(data, vocabulary, **settings)
             (folder / split).mkdir()
             features.save(folder / split)
             digests = {file: file_digest(folder / split / file) for file in (FEATURES_FILE, TEXTS_FILE)}
@@ -172,7 +173,7 @@ def _write_json(content: object, output: Path) -> None:
 
 
 def build_features(
-    data: SquadData, vocabulary: PretrainedVocabulary, settings: WindowOptions, *, training: bool, name: str = "squad"
+    data: SquadData, vocabulary: PretrainedVocabulary, max_length: int, *, training: bool, name: str = "squad"
 ) -> tuple[SquadFeatures, dict[str, Any]]:
     """Windows for all questions of a file, and how much there is of what; ``training`` leaves questions out whose
     answer cannot be found.
@@ -200,9 +201,10 @@ def build_features(
     questions = [data.questions[row] for row in rows]
     queries = vocabulary.encode_batch([question.text for question in questions])
     whole = [len(encoded[context_of[row]][0]) for row in rows]
-    cut = [query[: settings.max_query_length] for query in queries]
+    longest = min(MAX_QUERY_LENGTH, max_length // 2)
+    cut = [query[:longest] for query in queries]
     bounds = [
-        window_bounds(tokens, settings.max_length - len(query) - SPECIAL_TOKENS, settings.doc_stride)
+        window_bounds(tokens, max_length - len(query) - SPECIAL_TOKENS, DOC_STRIDE)
         for tokens, query in zip(whole, cut, strict=True)
     ]
     labels = [
@@ -234,7 +236,7 @@ def build_features(
         "windows without the answer": int((features.window_answer[:, 0] == 0).sum()),
         "tokens": int(features.lengths.sum()),
         "unknown": int((features.context_tokens == UNKNOWN).sum() + (features.question_tokens == UNKNOWN).sum()),
-        "questions cut": sum(len(query) > settings.max_query_length for query in queries),
+        "questions cut": sum(len(query) > longest for query in queries),
         **count_longer(lengths),
         "not found": not_found,
     }
