@@ -189,7 +189,7 @@ compare r.jsonl --json
 compare r.jsonl --picture
 explain car --checkpoint none.pt --data bin --json
 explain car --checkpoint none.pt --data bin --html
-report run --output
+compare r.jsonl --html
 """
 
 

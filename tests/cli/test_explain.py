@@ -35,7 +35,7 @@ def trained(data_bin, tmp_path_factory) -> Path:
 
 def explain(trained: Path, *arguments: object, **options) -> subprocess.CompletedProcess[str]:
     checkpoint = trained / "run" / "checkpoint_last.pt"
-    command = ("explain", "--checkpoint", checkpoint, "--data", trained / "data-bin", "--tokenization", "wordpiece")
+    command = ("explain", "--checkpoint", checkpoint, "--data", trained / "data-bin")
     return run_command(truneg(*command, *arguments), **options)
 
 
@@ -122,7 +122,7 @@ def test_a_text_is_not_cut_inside_a_word(trained):
     from truneg_fairseq.evaluation.explain import Explainer
     from truneg_fairseq.evaluation.models import OpeningOptions
 
-    options = OpeningOptions(data=trained / "data-bin", tokenization="wordpiece")
+    options = OpeningOptions(data=trained / "data-bin")
     explainer = Explainer(trained / "run" / "checkpoint_last.pt", options)
     positions = explainer._model.longest
     ids = [explainer._vocabulary.symbols.index(piece) for piece in ("car", "walk", "##s") * positions]

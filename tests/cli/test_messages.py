@@ -13,7 +13,7 @@ from support.cli_runs import assert_one_line, hydra, logged, training
 from support.commands import REPOSITORY, run_command, truneg
 
 from truneg_fairseq.data.tokenizer import BERT_SPECIALS
-from truneg_fairseq.report.run import read_measurements
+from truneg_fairseq.report.run import find_runs
 
 
 def test_errors_leave_fairseq_train_as_one_line(data_bin, tmp_path):
@@ -110,9 +110,9 @@ def test_evaluate_measures_what_validation_logged(data_bin, tmp_path):
     result = run_command(training(data_bin, tmp_path, *hard_correction, "--max-update", 40))
     valid = logged(result.stdout, "valid")[-1]
     output = tmp_path / "rates.jsonl"
-    held_out = ("--data", data_bin, "--task", "held-out=valid", "--batch-size", 4, "--tokenization", "wordpiece")
+    held_out = ("--data", data_bin, "--task", "held-out=valid", "--batch-size", 4)
     shown = run_command(truneg("evaluate", tmp_path / "checkpoint_last.pt", *held_out, "--results", output))
-    (measured,) = read_measurements(output)
+    (measured,) = find_runs([str(tmp_path)])[0].measurements
     assert measured.updates == 40
     for name, (low, high) in measured.intervals.items():
         assert low - 1e-3 <= measured.values[name] <= high + 1e-3, name
@@ -136,7 +136,7 @@ def test_evaluate_compares_checkpoints_on_the_last_ones_samples(data_bin, tmp_pa
 
     def measured(*checkpoints: Path) -> list[dict]:
         output = tmp_path / f"rates-{len(checkpoints)}.jsonl"
-        common = ("--data", data_bin, "--task", "held-out=valid", "--tokenization", "wordpiece", "--results", output)
+        common = ("--data", data_bin, "--task", "held-out=valid", "--results", output)
         run_command(truneg("evaluate", *checkpoints, *common))
         return [json.loads(line) for line in output.read_text().splitlines()]
 

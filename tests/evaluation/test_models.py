@@ -367,6 +367,12 @@ def test_mistakes_are_one_line(tmp_path):
     BartForConditionalGeneration(BartConfig(**sizes)).save_pretrained(tmp_path)
     with pytest.raises(TrueNegError, match="is a bart, which reads and writes; expected a masked LM"):
         HuggingFaceScorer(tmp_path, 1, cpu=True)
+    own = {"auto_map": {"AutoConfig": "own.OwnConfig", "AutoModelForMaskedLM": "own.Own"}, "model_type": "own"}
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "config.json").write_text(json.dumps(own))
+    (tmp_path / "own" / "own.py").write_text("raise SystemExit('it ran')")
+    with pytest.raises(TrueNegError, match="own: cannot be read .it has code of its own, which never runs"):
+        HuggingFaceScorer(tmp_path / "own", 1, cpu=True)
     for task in ("blimpp=x", "blimp"):
         with pytest.raises(SystemExit, match=f"--task {task}: expected NAME=FILE, with a name of held-out, lexsub"):
             main(["evaluate", str(tmp_path), "--task", task])
@@ -381,22 +387,22 @@ def test_counts_are_looked_up_alike_in_transformers_and_in_an_evaluation(tmp_pat
     text.write_text("the child walked to the car.\nthe kid walked to the store.\n" * 20)
     main(["data", "counts", "--text", str(text), "--tokenizer", str(folder), "--output", str(counts)])
     output = ["--results", str(tmp_path / "results.jsonl"), "--cpu"]
-    looked_up = ["--corpus-counts", str(counts), "--counts-share", "0.9"]
+    looked_up = ["--corpus-counts", str(counts)]
     main(["evaluate", f"bert={folder}", "--task", f"held-out={text}", *looked_up, *output])
     without, mixed = (json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines())
     assert (without["model"], mixed["model"]) == ("bert", "bert+counts")
-    assert mixed["metrics"]["bits"] < 0.5 * without["metrics"]["bits"]  # the very text that was counted
+    assert mixed["metrics"]["bits"] < 0.7 * without["metrics"]["bits"]  # the very text that was counted
 
-    options = OpeningOptions(corpus_counts=counts, counts_share=0.9, cpu=True)
+    options = OpeningOptions(cpu=True)
     each = OpenedModel(folder, options)
     tokens = each.tokens()
     query = Query(
         tokens.framed([*tokens.encode_batch(["the kid"])[0], tokens.mask, *tokens.encode_batch(["to"])[0]]), 3
     )
-    ((_, expected),) = each.scorer(tokens, counts=True).log_probabilities([query])
+    ((_, expected),) = each.scorer(tokens, counts=counts).log_probabilities([query])
     ((_, plain),) = each.scorer(tokens).log_probabilities([query])
     model, ids = AutoModelForMaskedLM.from_pretrained(folder).eval(), torch.from_numpy(query.tokens)[None]
-    handle = mix_counts(model, AutoTokenizer.from_pretrained(folder), counts, share=0.9)
+    handle = mix_counts(model, AutoTokenizer.from_pretrained(folder), counts)
     with torch.no_grad():
         assert torch.allclose(model(ids).logits[:, 3].log_softmax(-1), expected, atol=1e-5)
         handle.remove()

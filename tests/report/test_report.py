@@ -1,4 +1,4 @@
-"""truneg report on real trainings: what is on its page, and what it says of what is missing."""
+"""truneg compare --html on real trainings: what is on its page, and what it says of what is missing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from support.cli_runs import hydra, training
 from support.commands import run_command, truneg
 
 from truneg_fairseq.commands.main import main
-from truneg_fairseq.report.run import read_measurements
+from truneg_fairseq.report.run import find_runs
 from truneg_fairseq.results.result import Result, append_result
 from truneg_fairseq.trainer.folder import METRICS_NAME, add_line, keep_lines, read_series
 
@@ -60,14 +60,14 @@ def runs(data_bin, tmp_path_factory) -> Path:
     run_command(hydra(data_bin, folder / "hc", "hc", "optimization.max_update=4", "+criterion.tokenization=wordpiece"))
     checkpoints = sorted(baseline.glob("checkpoint_1_*.pt"))
     models = [f"{number}={checkpoint}" for number, checkpoint in enumerate(checkpoints)]
-    measure = ("--data", data_bin, "--tokenization", "wordpiece", "--results", baseline / "measured.jsonl")
+    measure = ("--data", data_bin, "--results", baseline / "measured.jsonl")
     run_command(truneg("evaluate", *models, "--task", "held-out=valid", *measure))
     return folder
 
 
 def report(capsys, folder: Path, *arguments: object) -> str:
     """Runs the command in this process; what it printed."""
-    main(["report", *map(str, arguments), "--output", str(folder / "r.html")])
+    main(["compare", *map(str, arguments), "--html", str(folder / "r.html")])
     return capsys.readouterr().out
 
 
@@ -130,15 +130,6 @@ def test_a_training_that_was_continued_with_other_options_is_marked(runs, tmp_pa
     assert "mixed was continued at later with other options: seed 1 -&gt; 7." in html
 
 
-def test_a_page_of_other_runs_is_not_overwritten(runs, tmp_path, capsys):
-    report(capsys, tmp_path, runs / "baseline")
-    before = (tmp_path / "r.html").read_bytes()
-    with pytest.raises(SystemExit, match=r"r.html: has the page of other runs; name another file, or remove it"):
-        report(capsys, tmp_path, runs / "hc")
-    assert (tmp_path / "r.html").read_bytes() == before
-    assert "wrote" in report(capsys, tmp_path, runs / "baseline")
-
-
 def test_folders_without_a_run(tmp_path, capsys):
     (tmp_path / "e" / "runs").mkdir(parents=True)
     (tmp_path / "e" / "results.jsonl").touch()
@@ -146,7 +137,7 @@ def test_folders_without_a_run(tmp_path, capsys):
     page = tmp_path / "e" / "report.html"
     assert f"is an experiment, whose page is {page}" in error(capsys, tmp_path, tmp_path / "e")
     assert "empty: found no metrics.jsonl; expected the --save-dir" in error(capsys, tmp_path, tmp_path / "empty")
-    assert "none': no such folder" in error(capsys, tmp_path, tmp_path / "none")
+    assert "none: no such file; expected a result file" in error(capsys, tmp_path, tmp_path / "none")
 
 
 def test_results_of_fine_tuning(runs, tmp_path, capsys):
@@ -158,7 +149,7 @@ def test_results_of_fine_tuning(runs, tmp_path, capsys):
     for model, items in (("base", [0.0, 1.0]), ("new", [0.0, 1.0, 0.5])):
         fields = {"metrics": {"accuracy": sum(items) / len(items)}, "examples": {"accuracy": items}}
         append_result(results, Result(model=model, task="CoLA-like", seed=1, **fields))
-    report(capsys, tmp_path, runs / "baseline", "--results", results, "--baseline", "base")
+    report(capsys, tmp_path, runs / "baseline", results, "--baseline", "base")
     html = (tmp_path / "r.html").read_text(encoding="utf-8")
     assert "GLUE: differences to base" in html
     assert html.index("paired by seed.") > html.index("</table>", html.index("GLUE: differences to base"))
@@ -182,6 +173,6 @@ def test_measurements_of_other_texts_are_marked(tmp_path, capsys):
         metrics = {"bits": 5.5, "accuracy": 0.1, "hc_pred": 0.0, "hc_iter": 0.0}
         line = Result(model=f"m{number}", task="held-out text", seed=1, metrics=metrics, settings=facts)
         append_result(tmp_path / "m.jsonl", line)
-    assert [each.values["accuracy"] for each in read_measurements(tmp_path / "m.jsonl")] == [10.0, 10.0]
+    assert [each.values["accuracy"] for each in find_runs([str(tmp_path)])[0].measurements] == [10.0, 10.0]
     report(capsys, tmp_path, tmp_path)
     assert "of different texts or masks, which do not compare" in (tmp_path / "r.html").read_text(encoding="utf-8")

@@ -151,7 +151,7 @@ def test_the_order_of_files_and_lines_changes_only_the_order_of_rows_and_columns
     first = write(tmp_path / "a.jsonl", results)
     second = [write(tmp_path / f"{n}.jsonl", results[::-1][n::2]) for n in range(2)]
     one, other = run(capsys, first), run(capsys, *second, "--baseline", "baseline")
-    assert one.splitlines()[-1] == f"next: truneg compare {first} --picture picture.svg"
+    assert one.splitlines()[-1] == f"next: truneg compare {first} --html page.html"
     one, other = (output.partition("next:")[0].replace("-", " ") for output in (one, other))
     assert sorted(one.split()) == sorted(other.split())
     assert one != other

@@ -39,12 +39,12 @@ def write(path: Path, content: object) -> Path:
 
 
 def run(capsys, *arguments: object) -> str:
-    main(["attack", *map(str, arguments)])
+    main([*map(str, arguments)])
     return capsys.readouterr().out
 
 
 def error(*arguments: object) -> str:
-    return one_line(lambda: main(["attack", *map(str, arguments)]))
+    return one_line(lambda: main([*map(str, arguments)]))
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +140,7 @@ def test_a_changed_pipeline_is_refused(monkeypatch):
 def test_attack_and_score(capsys, tmp_path, wordnet):
     no_rule = question("Name an old team.", "Broncos", context="Of the Broncos.", name="q3")
     source, output = squad(tmp_path / "in.json", WHO, WHERE, no_rule), tmp_path / "out.json"
-    printed = run(capsys, "squad", source, output)
+    printed = run(capsys, "attack", source, output)
     assert "applies to 2 of 3 questions (66.7 %)" in printed
     assert "  not applied to 1: no" in printed
     transformed = read_squad(output)
@@ -150,7 +150,7 @@ def test_attack_and_score(capsys, tmp_path, wordnet):
     assert tuple(pair.original for pair in pairs.pairs) == (WHO, WHERE)
     assert all(asked.require_legal("out") for asked in transformed.questions)
     content = output.read_bytes()
-    run(capsys, "squad", source, output)
+    run(capsys, "attack", source, output)
     assert output.read_bytes() == content
 
     before = write(tmp_path / "before.json", {"q1": "Denver Broncos", "q2": "Santa Clara", "q3": "x"})
@@ -168,8 +168,6 @@ def test_attack_and_score(capsys, tmp_path, wordnet):
     assert line.metrics["transformed_exact_match"] == 0.5
     assert line.example_ids == ["q1", "q2"]
     assert line.examples["original_exact_match"] == [1.0, 1.0]
-    run(capsys, *arguments, "--name", "Mine")
-    assert [found.task for found in read_results([tmp_path / "r.jsonl"])] == [report["transform"], "Mine"]
 
 
 def test_squad_2_stays_squad_2(capsys, tmp_path, wordnet):
@@ -177,7 +175,7 @@ def test_squad_2_stays_squad_2(capsys, tmp_path, wordnet):
     silent = replace(question("Where did the Panthers move?", name="q0"), impossible=True)
     source = tmp_path / "in.json"
     write_squad(source, SquadData((silent, WHO), "v2.0", unanswerable=True))
-    printed = run(capsys, "squad", source, tmp_path / "out.json")
+    printed = run(capsys, "attack", source, tmp_path / "out.json")
     assert "applies to 2 of 2 questions" in printed
     assert "Where did the Panthers move?  [no answer]" in printed
     transformed = read_squad(tmp_path / "out.json")
@@ -220,19 +218,18 @@ def test_jia_and_liangs_files_are_scored_the_same_way(capsys, tmp_path):
     assert line.key == ("hc", data.stem, 3)
     assert line.example_ids == ["q1", "q2", "q3"]
     assert line.examples["transformed_f1"] == pytest.approx([2 / 3, 1, 1])
-    assert run(capsys, "score", data, predictions, "--name", "AddSent").startswith("AddSent, 3 pairs")
 
 
 def test_bad_input_ends_in_one_line(tmp_path, wordnet):
     source = squad(tmp_path / "in.json", WHO)
-    assert "expected different files" in error("squad", source, source)
+    assert "expected different files" in error("attack", source, source)
     wrong = squad(tmp_path / "wrong.json", Question("q", "?", "Ann met Bo.", (Answer("Bo", 7),)))
-    assert "wrong.json: question q: the answer 'Bo' does not stand" in error("squad", wrong, "out")
+    assert "wrong.json: question q: the answer 'Bo' does not stand" in error("attack", wrong, "out")
     none = squad(tmp_path / "none.json", question("?", "of", context="Of the of."))
-    assert "SwapSynWordNet applies to none of its 1" in error("squad", none, tmp_path / "out.json")
+    assert "SwapSynWordNet applies to none of its 1" in error("attack", none, tmp_path / "out.json")
     assert not (tmp_path / "out.json").exists()
     answers = write(tmp_path / "p.json", {"q": "x"})
-    assert "expected the file of pairs that 'truneg attack squad' wrote, OUT.pairs.json" in error(
+    assert "expected the file of pairs that 'truneg attack' wrote, OUT.pairs.json" in error(
         "score", source, answers, answers
     )
     variants = squad(tmp_path / "v.json", *(replace(WHO, id=name) for name in ("a", "a-turk", "b-turk")))

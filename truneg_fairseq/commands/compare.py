@@ -1,4 +1,4 @@
-"""``truneg compare`` and ``truneg report``."""
+"""``truneg compare``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import TrueNegError
-from ..files import require_different, split_name
+from ..files import replacing_text, require_different, split_name
 from ..options import option
 from .parser import JsonOutput, print_unless_json, write_json_lines
 
@@ -14,8 +14,9 @@ from .parser import JsonOutput, print_unless_json, write_json_lines
 @dataclass(kw_only=True)
 class CompareOptions(JsonOutput):
     results: list[str] = option(
-        help="result files (JSON lines); NAME=FILE names the file's models",
-        metavar="[NAME=]RESULTS.jsonl",
+        help="result files (JSON lines), or the --save-dir of trainings, in which held-out results are found; NAME= "
+        "names the models of a file, or a training",
+        metavar="[NAME=]PATH",
         positional=True,
     )
     tasks: list[str] = option(default_factory=list, help="only these, such as 'lexsub*' (default: all)", metavar="TASK")
@@ -25,71 +26,50 @@ class CompareOptions(JsonOutput):
     baseline: str | None = option(None, "model that the others are compared with (default: the first)", metavar="NAME")
     bonferroni: bool = option(False, "correct the intervals for the number of models compared (Bonferroni)")
     picture: Path | None = option(None, "also draw a chart", metavar="SVG")
+    html: Path | None = option(
+        None, "also write one page; of trainings it has curves, what was run, and examples", metavar="PAGE"
+    )
     format: str = option("terminal", "table format", choices=("terminal", "markdown", "latex"))
 
 
 def compare(options: CompareOptions) -> None:
-    """Compare models over seeds: the paper's tables, with intervals of the differences."""
+    """Compare models over seeds, and trainings: the paper's tables, with intervals of the differences."""
     from ..report.charts import difference_chart
+    from ..report.page import report_page
+    from ..report.run import find_runs
     from ..results.comparison import Comparison, select
     from ..results.result import read_results
     from ..results.tables import FORMATS, notes, tables, wrapped
 
     if options.picture is not None and options.picture.suffix.lower() != ".svg":
         raise TrueNegError(f"--picture {options.picture}: expected a file name that ends with .svg")
-    files = [split_name(argument)[1] for argument in options.results]
-    require_different(RESULTS=files, json=None if str(options.json) == "-" else options.json, picture=options.picture)
-    results = select(read_results(options.results), options.tasks, options.models)
-    if not results:
+    folders = [each for each in options.results if split_name(each)[1].is_dir()]
+    files = [each for each in options.results if each not in folders]
+    outputs = {"json": None if str(options.json) == "-" else options.json, "picture": options.picture}
+    require_different(RESULTS=[split_name(each)[1] for each in files], html=options.html, **outputs)
+    runs = find_runs(folders)
+    found = read_results(files)
+    results = select(found or [each for run in runs for each in run.results], options.tasks, options.models)
+    if not results and (options.html is None or not runs):
         raise TrueNegError(f"{options.results[0]}: has no results to compare; expected a line for each run")
-    comparison = Comparison(results, options.baseline, corrected=options.bonferroni)
     say = print_unless_json(options)
-    for table in tables(comparison):
-        say("\n".join([*FORMATS[options.format](table), ""]))
-    prefix = "% " if options.format == "latex" else ""
-    for note in notes(comparison) if options.format != "terminal" else wrapped(notes(comparison)):
-        say(prefix + note)
-    write_json_lines(options, list(comparison.records()))
-    if options.picture is not None:
-        difference_chart(comparison).write(options.picture)
-    if options.format == "terminal":  # the others are for a document
-        given = " ".join(options.results)
-        picture = f"truneg compare {given} --picture picture.svg"
-        say("next: " + (picture if options.picture is None else f"truneg report RUN --results {given}"))
-
-
-@dataclass(kw_only=True)
-class ReportOptions:
-    runs: list[str] = option(
-        help="a training's --save-dir (held-out results in it are found too); NAME=RUN names it; the baseline first",
-        metavar="[NAME=]RUN",
-        positional=True,
-    )
-    results: list[str] = option(help="as compare's", default_factory=list, metavar="[NAME=]RESULTS.jsonl")
-    baseline: str | None = option(None, "model of --results that others are compared with", metavar="NAME")
-    output: Path = option(Path("report.html"), "the page", metavar="HTML")
-
-
-def report(options: ReportOptions) -> None:
-    """Report pre-training runs in one HTML page.
-
-    It has curves, Table 2, downstream results, what was run, and examples.
-    """
-    from ..files import replacing_text, require_writable
-    from ..report.page import report_page
-    from ..report.run import find_runs
-    from ..results.result import read_results
-
-    require_writable(options.output, "--output")
-    runs = find_runs(options.runs)
-    results = read_results(options.results)
-    page = report_page(runs, results, baseline=options.baseline)
-    if page.is_of_something_else(options.output):
-        raise TrueNegError(f"--output {options.output}: has the page of other runs; name another file, or remove it")
-    html = page.render()
-    with replacing_text(options.output) as stream:
-        stream.write(html)
-    for each in runs:
-        for sentence in each.missing:
-            print(f"{each.name}: {sentence}")
-    print(f"wrote {options.output} ({len(html.encode()) / 1e6:.2f} MB); next: open it in a browser")
+    if results:
+        comparison = Comparison(results, options.baseline, corrected=options.bonferroni)
+        for table in tables(comparison):
+            say("\n".join([*FORMATS[options.format](table), ""]))
+        prefix = "% " if options.format == "latex" else ""
+        for note in notes(comparison) if options.format != "terminal" else wrapped(notes(comparison)):
+            say(prefix + note)
+        write_json_lines(options, list(comparison.records()))
+        if options.picture is not None:
+            difference_chart(comparison).write(options.picture)
+    if options.html is not None:
+        html = report_page(runs, results, baseline=options.baseline).render()
+        with replacing_text(options.html) as stream:
+            stream.write(html)
+        for run in runs:
+            for sentence in run.missing:
+                say(f"{run.name}: {sentence}")
+        say(f"wrote {options.html}; next: open it in a browser")
+    elif options.format == "terminal":  # the others are for a document
+        say(f"next: truneg compare {' '.join(options.results)} --html page.html")

@@ -1,7 +1,8 @@
-"""``truneg evaluate``, ``explain`` and ``attack``."""
+"""``truneg evaluate``, ``explain``, ``attack`` and ``score``."""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from ..corpora.text import read_lines
 from ..errors import TrueNegError
-from ..evaluation.models import OpeningOptions
+from ..evaluation.models import CountsOptions, OpeningOptions
 from ..files import replacing_text, require_unsplit, require_writable
 from ..options import option
 from ..results.result import named_models
@@ -19,7 +20,7 @@ from .parser import JsonOutput, print_unless_json, write_json_lines
 
 
 @dataclass(kw_only=True)
-class EvaluateOptions(OpeningOptions):
+class EvaluateOptions(OpeningOptions, CountsOptions):
     models: list[str] = option(
         help="checkpoints of masked LMs or ELECTRAs, or folders of Hugging Face's (hub:NAME downloads one); the "
         "others are compared with the first",
@@ -55,7 +56,9 @@ def evaluate(options: EvaluateOptions) -> None:
     """
     models = named_models(options.models, options.seed)
     if options.corpus_counts is not None:
-        models = [each for one in models for each in (one, one._replace(name=f"{one.name}+counts", counts=True))]
+        counts = options.corpus_counts
+        pairs = [(one, one._replace(name=f"{one.name}+counts", counts=counts)) for one in models]
+        models = [each for pair in pairs for each in pair]
     if options.results is not None:
         require_writable(options.results, "--results", makes_folders=True)
     from ..evaluation import yardstick
@@ -91,7 +94,7 @@ _NOTE = (
 
 
 @dataclass(kw_only=True)
-class ExplainOptions(OpeningOptions, JsonOutput):
+class ExplainOptions(OpeningOptions, CountsOptions, JsonOutput):
     checkpoint: Path = option(
         help="a masked LM or ELECTRA: a fairseq checkpoint, or a folder of Hugging Face's (hub:NAME downloads one)",
         metavar="MODEL",
@@ -131,7 +134,13 @@ def explain(options: ExplainOptions) -> None:
         )
     from ..evaluation.explain import Explainer, explanation_page
 
-    explainer = Explainer(options.checkpoint, options, synonym_table=options.synonym_table, detector=options.detector)
+    explainer = Explainer(
+        options.checkpoint,
+        options,
+        counts=options.corpus_counts,
+        synonym_table=options.synonym_table,
+        detector=options.detector,
+    )
     sentences, say = [], print_unless_json(options)
     color = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     for sentence in filter(None, map(explainer.explain, texts)):
@@ -149,27 +158,8 @@ def explain(options: ExplainOptions) -> None:
             stream.write(page)
 
 
-@dataclass(kw_only=True)
-class AttackScoreOptions(JsonOutput):
-    file: Path = option(
-        help="OUT.pairs.json of 'truneg attack squad', or a file of Jia and Liang (AddSent, AddOneSent)",
-        metavar="FILE.json",
-        positional=True,
-    )
-    answers: Path = option(
-        help="a model's answers to IN.json by question id, or to all questions of Jia and Liang's file",
-        metavar="ANSWERS.json",
-        positional=True,
-    )
-    transformed: Path | None = option(None, "answers to OUT.json", metavar="TRANSFORMED.json", positional=True)
-    name: str | None = option(None, "of the attack (default: the transformation's, or FILE's)")
-    results: Path | None = option(None, "also add the scores to this result file", metavar="JSONL")
-    model: str | None = option(None, "for --results: the model's name in tables", metavar="NAME")
-    seed: int | None = option(None, "for --results: the seed of the model's fine-tuning")
-
-
-def squad(options: AttackOptions) -> None:
-    """Swap words of SQuAD's paragraphs for synonyms of WordNet (SwapSynWordNet).
+def attack(options: AttackOptions) -> None:
+    """Attack SQuAD's questions: words of the paragraphs become synonyms of WordNet (SwapSynWordNet).
 
     Writes the questions that it applies to, transformed, with their answers at their offsets and their ids as they
     were, and beside them the pairs of original and transformed questions.
@@ -179,30 +169,56 @@ def squad(options: AttackOptions) -> None:
     print("\n".join(attack_file(options, lambda questions: SwapSynWordNet())))
 
 
-def score(options: AttackScoreOptions) -> None:
-    """Score a model before and after an attack.
+@dataclass(kw_only=True)
+class ScoreOptions(JsonOutput):
+    data: Path = option(
+        help="questions in SQuAD's format; a file of Jia and Liang (AddSent, AddOneSent); or with TRANSFORMED an "
+        "attack's OUT.pairs.json",
+        metavar="FILE.json",
+        positional=True,
+    )
+    answers: Path = option(
+        help="answer texts by question id; of an attack those to IN.json", metavar="ANSWERS.json", positional=True
+    )
+    transformed: Path | None = option(
+        None, "of an attack: answers to OUT.json", metavar="TRANSFORMED.json", positional=True
+    )
+    na_prob_file: Path | None = option(None, "SQuAD 2.0: the probability of no answer by question id", metavar="JSON")
+    results: Path | None = option(None, "also add an attack's scores to this result file", metavar="JSONL")
+    model: str | None = option(None, "for --results: the model's name in tables", metavar="NAME")
+    seed: int | None = option(None, "for --results: the seed of the model's fine-tuning")
 
-    Prints exact match and F1 before and after it (Ori. -> Trans. of Table 5) on the questions that it applies to, with
-    the 95 % confidence interval of the drop by bootstrap over them. In a file of Jia and Liang the worst variant of
-    each original question counts.
+
+def score(options: ScoreOptions) -> None:
+    """Score answers to SQuAD's questions as the official scripts do, or a model before and after an attack.
+
+    Of SQuAD prints exact match and F1 in percent as JSON in full precision: exact_match and f1 for SQuAD 1.1, exact,
+    f1, HasAns_*, NoAns_* and best_* for 2.0. Of an attack prints both before and after it (Ori. -> Trans. of Table 5)
+    on the questions that it applies to, with the 95 % confidence interval of the drop by bootstrap over them. In a file
+    of Jia and Liang the worst variant of each original question counts.
     """
+    from ..finetuning.squad_files import read_squad
+    from ..finetuning.squad_score import has_variants, score_files
     from ..results.result import append_result
     from ..robustness.attack import measure_files
 
+    say, is_attack = print_unless_json(options), options.transformed or has_variants(read_squad(options.data))
     if options.results is not None:
-        if options.model is None or options.seed is None:
-            raise TrueNegError("--results: needs --model and --seed, which a line of a result file has")
+        if not is_attack or options.model is None or options.seed is None:
+            raise TrueNegError("--results: needs an attack, --model and --seed, which a line of a result file has")
         require_writable(options.results, "--results", makes_folders=True)
-    measured = measure_files(options.file, options.answers, options.transformed, name=options.name)
-    say = print_unless_json(options)
-    for line in measured.lines():
-        say(line)
-    write_json_lines(options, [measured.report()])
-    if options.results is None:
+    if not is_attack:
+        report, unanswered = score_files(options.data, options.answers, na_prob_file=options.na_prob_file)
+        if unanswered:
+            print(unanswered, file=sys.stderr)
+        say(json.dumps(report, indent=2 if "exact" in report else None))
+        write_json_lines(options, [report])
+        print(f"next: truneg attack --seed 1 {options.data} attacked.json", file=sys.stderr)
         return
-    assert options.model is not None and options.seed is not None
-    if not append_result(options.results, measured.result(options.model, options.seed)):
-        print(f"{options.results}: has this result already", file=sys.stderr)
-
-
-ATTACK = {"": "Attack SQuAD's questions, and measure what that does to a model.", "squad": squad, "score": score}
+    measured = measure_files(options.data, options.answers, options.transformed)
+    say("\n".join(measured.lines()))
+    write_json_lines(options, [measured.report()])
+    if options.results is not None:
+        assert options.model is not None and options.seed is not None
+        if not append_result(options.results, measured.result(options.model, options.seed)):
+            print(f"{options.results}: has this result already", file=sys.stderr)

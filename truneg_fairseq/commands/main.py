@@ -49,10 +49,10 @@ GROUPS: dict[str, dict[str, Command]] = {
     "measure": {
         "evaluate": evaluate.evaluate,
         "predict": training.predict,
-        "score": training.score,
-        "attack": evaluate.ATTACK,
+        "score": evaluate.score,
+        "attack": evaluate.attack,
     },
-    "show": {"explain": evaluate.explain, "compare": compare.compare, "report": compare.report},
+    "show": {"explain": evaluate.explain, "compare": compare.compare},
 }
 """The commands as ``truneg --help`` lists them."""
 

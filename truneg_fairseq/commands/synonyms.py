@@ -145,7 +145,7 @@ def _vocabulary(data: Path, tokenization: str) -> Vocabulary:
     from ..vocabulary import read_symbols
 
     if is_hugging_face(data):
-        return OpenedModel(data, OpeningOptions(tokenization=tokenization)).tokens().vocabulary
+        return OpenedModel(data, OpeningOptions()).tokens(tokenization).vocabulary
     return vocabulary_of(read_symbols(data), _folder(data), tokenization=tokenization)
 
 
@@ -218,7 +218,7 @@ def judge(options: JudgeOptions) -> None:
         opened = OpenedModel(options.checkpoint, options)
     if opened is None and options.data is None:
         raise TrueNegError("--data: found none; expected the binarized data of the tables, or a folder as --checkpoint")
-    tokens = DataTokens(options.data, options.tokenization) if opened is None and options.data else opened.tokens()  # type: ignore[union-attr]
+    tokens = DataTokens(options.data) if opened is None and options.data else opened.tokens()  # type: ignore[union-attr]
     judgements = read_people(options.judgements)
     pairs = acceptance.JudgedPairs.of(judgements, tokens)
     print(

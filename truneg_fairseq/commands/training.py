@@ -1,4 +1,4 @@
-"""``truneg train``, ``user-dir``, ``wordnet``, ``experiment``, ``finetune``, ``predict`` and ``score``."""
+"""``truneg train``, ``user-dir``, ``wordnet``, ``experiment``, ``finetune`` and ``predict``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import NoReturn
 from ..errors import TrueNegError, one_line_errors, refuse, require
 from ..experiments import ExperimentOptions
 from ..files import replacing_text
-from ..finetuning import FinetuneOptions, PredictOptions, ScoreOptions
+from ..finetuning import FinetuneOptions, PredictOptions
 from ..options import flag_of, range_of
 from ..trainer.stopping import let_signals_wait
 from ..vocabulary import read_symbols
@@ -137,21 +137,6 @@ def predict(options: PredictOptions) -> None:
     following = f"truneg score {options.file} {options.output}" if scored else "the same with --output FILE"
     if scored or options.output is None:
         print(f"next: {following}", file=sys.stderr)
-
-
-def score(options: ScoreOptions) -> None:
-    """Score answers to SQuAD's questions as the official scripts do.
-
-    Prints exact match and F1 in percent as JSON in full precision: exact_match and f1 for SQuAD 1.1, exact, f1,
-    HasAns_*, NoAns_* and best_* for 2.0.
-    """
-    from ..finetuning.squad_score import score_files
-
-    report, unanswered = score_files(options.data, options.predictions, na_prob_file=options.na_prob_file)
-    if unanswered:
-        print(unanswered, file=sys.stderr)
-    print(json.dumps(report, indent=2 if "exact" in report else None))
-    print(f"next: truneg attack squad --seed 1 {options.data} attacked.json", file=sys.stderr)
 
 
 _TEMPLATE = Path(__file__).parents[1] / "experiments" / "does_it_help.yaml"

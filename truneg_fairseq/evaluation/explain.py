@@ -96,11 +96,17 @@ class Explainer:
 
     Without ``synonym_table`` the table of the checkpoint's training is used, else the one beside the data or in the
     cache folder. ``detector`` says which mistakes are false negatives: table, embedding, context, or several joined
-    by +.
+    by +; ``counts`` are those of a text, mixed into the predictions.
     """
 
     def __init__(
-        self, model: Path, options: OpeningOptions, *, synonym_table: Path | None = None, detector: str = TABLE
+        self,
+        model: Path,
+        options: OpeningOptions,
+        *,
+        counts: Path | None = None,
+        synonym_table: Path | None = None,
+        detector: str = TABLE,
     ) -> None:
         check_detector(detector, "--detector")
         opened = OpenedModel(model, options)
@@ -110,7 +116,7 @@ class Explainer:
         if opened.generates or (tokens := opened.tokens()).mask is None:
             raise TrueNegError(f"{model}: has no mask, or generates token by token; expected a masked LM")
         self._detector, self._tokens, self._vocabulary = detector, tokens, tokens.vocabulary
-        self._model = opened.scorer(self._tokens, counts=True)
+        self._model = opened.scorer(self._tokens, counts=counts)
         self._objective = judge_of(self._tokens, synonym_table, detector)
         # The table is shown with any detector.
         self._table = self._objective.table or provide_table(self._vocabulary, self._tokens.tables, synonym_table)

@@ -22,6 +22,7 @@ from .scorer import Scorer, Tokens, attention_mask
 
 ADAPTER = "adapter_config.json"
 """What a folder of PEFT has; its weights are those of another model and a few more."""
+_LOCAL = {"local_files_only": True, "trust_remote_code": False}
 _BOTH_HALVES = "ElectraForReplacedTokens"
 """What ElectraTrainer writes."""
 
@@ -29,16 +30,15 @@ _BOTH_HALVES = "ElectraForReplacedTokens"
 class HuggingFaceTokens(Tokens):
     """The fast tokenizer of a folder."""
 
-    def __init__(self, folder: Path, tokenization: str = "auto", *, trust_remote_code: bool = False) -> None:
+    def __init__(self, folder: Path, tokenization: str = "auto") -> None:
         require("transformers", extra="hf")
         from transformers import AutoConfig, AutoTokenizer
 
-        local = {"local_files_only": True, "trust_remote_code": trust_remote_code}
         try:
             base = _base(folder)
             has_own = any((folder / name).exists() for name in ("tokenizer.json", "vocab.txt", "tokenizer_config.json"))
-            self.tokenizer: Any = AutoTokenizer.from_pretrained(str(folder if has_own else base), **local)
-            size = int(AutoConfig.from_pretrained(str(base), **local).vocab_size)
+            self.tokenizer: Any = AutoTokenizer.from_pretrained(str(folder if has_own else base), **_LOCAL)
+            size = int(AutoConfig.from_pretrained(str(base), **_LOCAL).vocab_size)
         except Exception as error:  # transformers fails in many ways
             raise _refused(folder, error) from None
         self.mask = self.tokenizer.mask_token_id
@@ -78,23 +78,18 @@ class HuggingFaceScorer(Scorer):
 
     batch_tokens: ClassVar[int] = 1024  # the logits of all places are computed
 
-    def __init__(
-        self, folder: Path, padding: int, *, cpu: bool = False, causal: bool = False, trust_remote_code: bool = False
-    ) -> None:
+    def __init__(self, folder: Path, padding: int, *, cpu: bool = False, causal: bool = False) -> None:
         require("transformers", extra="hf")
         from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
 
-        trusted = {"local_files_only": True, "trust_remote_code": trust_remote_code}
         kind: Any = AutoModelForCausalLM if causal else AutoModelForMaskedLM
         try:
-            config = AutoConfig.from_pretrained(str(_base(folder)), **trusted)
+            config = AutoConfig.from_pretrained(str(_base(folder)), **_LOCAL)
             if _BOTH_HALVES in (config.architectures or ()):
                 from ..hf.electra import ElectraForReplacedTokens as kind
-
-                trusted.pop("trust_remote_code")
             with quiet_transformers():
                 model, loaded = kind.from_pretrained(
-                    str(_base(folder)), use_safetensors=True, output_loading_info=True, **trusted
+                    str(_base(folder)), use_safetensors=True, output_loading_info=True, **_LOCAL
                 )
             if _base(folder) != folder:
                 require("peft", extra="hf")
@@ -149,7 +144,5 @@ def _base(folder: Path) -> Path | str:
 
 
 def _refused(folder: Path, error: Exception) -> TrueNegError:
-    hint = "; it has code of its own, which --trust-remote-code runs" if "remote_code" in str(error) else ""
-    return TrueNegError(
-        f"{folder}: cannot be read ({reason(error)}); expected a Hugging Face LM with its tokenizer{hint}"
-    )
+    told = "it has code of its own, which never runs" if "remote_code" in str(error) else reason(error)
+    return TrueNegError(f"{folder}: cannot be read ({told}); expected a Hugging Face LM with its tokenizer")

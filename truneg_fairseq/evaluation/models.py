@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from ..errors import TrueNegError
 from ..files import require_unsplit
 from ..options import option
-from ..vocabulary import TOKENIZATIONS
 
 if TYPE_CHECKING:
     from ..models.checkpoints import Checkpoint
@@ -25,20 +24,17 @@ class OpeningOptions:
     data: Path | None = option(
         None, help="folder of binarized data with its tokenizer; needed for fairseq checkpoints", metavar="DATA-BIN"
     )
-    tokenization: str = option(
-        "auto", "how the dictionary marks whole words; auto: detected", choices=("auto", *TOKENIZATIONS)
-    )
     cpu: bool = option(False, help="use the CPU only")
-    trust_remote_code: bool = option(
-        False, help="run the Python code of Hugging Face folders; only of people whom you trust"
-    )
+
+
+@dataclass(kw_only=True)
+class CountsOptions:
     corpus_counts: Path | None = option(
         None,
-        help="mix the counts of a text into every prediction, looked up without training: an npz of 'truneg data "
-        "counts'; evaluate measures each model without and with them",
+        help="mix the counts of a text into every prediction (0.2 of it), looked up without training: an npz of "
+        "'truneg data counts'; evaluate measures each model without and with them",
         metavar="NPZ",
     )
-    counts_share: float = option(0.2, help="the share of --corpus-counts", ge=0, le=1)
 
 
 class OpenedModel:
@@ -67,42 +63,43 @@ class OpenedModel:
         """Whether a fairseq checkpoint is a causal LM: a decoder without an encoder."""
         return self.generates and not any(name.startswith("encoder.") for name in self.checkpoint.state)
 
-    def tokens(self) -> Tokens:
-        """Of Hugging Face's folder itself, of a fairseq checkpoint those of its data."""
-        options = self._options
+    def tokens(self, tokenization: str = "auto") -> Tokens:
+        """Of Hugging Face's folder itself, of a fairseq checkpoint those of its data.
+
+        How whole words are marked is what the checkpoint's training was told, unless ``tokenization`` says it.
+        """
         if self._read is None:
             from .hf_scorer import HuggingFaceTokens
 
-            return HuggingFaceTokens(self.path, options.tokenization, trust_remote_code=options.trust_remote_code)
+            return HuggingFaceTokens(self.path, tokenization)
         from .scorer import DataTokens
 
-        assert options.data is not None
-        return DataTokens(options.data, options.tokenization, causal=self.is_causal)
+        assert self._options.data is not None
+        for trained in (self._read.criterion, self._read.task):
+            if tokenization == "auto":
+                tokenization = str(trained.get("tokenization") or "auto")
+        return DataTokens(self._options.data, tokenization, causal=self.is_causal)
 
-    def scorer(self, tokens: Tokens, *, counts: bool = False) -> Scorer:
-        """The model, in evaluation mode; with ``counts`` mixed with those of the options."""
+    def scorer(self, tokens: Tokens, *, counts: Path | None = None) -> Scorer:
+        """The model, in evaluation mode; mixed with the ``counts`` of a text."""
         options, causal = self._options, tokens.mask is None
         scorer: Scorer
         if self._read is None:
             from .hf_scorer import HuggingFaceScorer
 
-            trusted = options.trust_remote_code
-            scorer = HuggingFaceScorer(
-                self.path, tokens.padding, cpu=options.cpu, causal=causal, trust_remote_code=trusted
-            )
+            scorer = HuggingFaceScorer(self.path, tokens.padding, cpu=options.cpu, causal=causal)
         else:
             from .fairseq_scorer import FairseqCausalLm, FairseqMaskedLm
 
             assert options.data is not None
             kind = FairseqCausalLm if self.is_causal else FairseqMaskedLm
             scorer = kind(self._read, options.data, cpu=options.cpu)
-        if counts and options.corpus_counts is not None:
+        if counts is not None:
             from ..objectives.build import read_corpus_targets
 
             if causal:
                 raise TrueNegError(f"--corpus-counts: {self.path} is a causal LM; expected a masked LM")
-            scorer.counts = read_corpus_targets(options.corpus_counts, tokens.symbols)
-            scorer.counts_share = options.counts_share
+            scorer.counts = read_corpus_targets(counts, tokens.symbols)
         return scorer
 
     def recorded_table(self) -> Path | None:

@@ -185,6 +185,10 @@ WINDOW = 80
 """Tokens of a context, the first and the last included: what every model can read."""
 
 
+COUNTS_SHARE = 0.2
+"""Of a text's counts in a mixture with a model's prediction."""
+
+
 class Scorer(ABC):
     """A model in evaluation mode, on the GPU where there is one.
 
@@ -203,8 +207,7 @@ class Scorer(ABC):
     batch_tokens: ClassVar[int] = 4096
     """Of one batch, padding included."""
     counts: CorpusTargets | None = None
-    """Mixed into every prediction with the share ``counts_share``."""
-    counts_share: float = 0.0
+    """Mixed into every prediction with the share :data:`COUNTS_SHARE`."""
 
     def __init__(self, path: Path, model: Any, *, padding: int, longest: int, cpu: bool) -> None:
         self.path, self.padding, self.longest = path, padding, longest
@@ -322,7 +325,7 @@ class Scorer(ABC):
         if self.counts is None:
             return logits
         positions = chosen.reshape(-1).nonzero().squeeze(1)
-        return self.counts.to(self._device).mixed(logits, tokens, positions, self.padding, self.counts_share)
+        return self.counts.to(self._device).mixed(logits, tokens, positions, self.padding, COUNTS_SHARE)
 
     def _padded(self, rows: Sequence[NDArray[np.int64]]) -> tuple[Tensor, Tensor]:
         """Tokens, int64, shape (B, T), and lengths, int64, shape (B,), on the device."""

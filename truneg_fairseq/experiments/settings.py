@@ -70,7 +70,7 @@ class Validation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Attack(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Attacked questions: a file of Jia and Liang, or one of ``truneg attack squad`` with its original and pairs."""
+    """Attacked questions: a file of Jia and Liang, or one of ``truneg attack`` with its original and pairs."""
 
     data: Path  # the attacked questions
     original: Path | None = None  # None for Jia and Liang's files

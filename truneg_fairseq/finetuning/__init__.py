@@ -66,10 +66,3 @@ class PredictOptions:
     )
     threshold: float = option(0.5, "SQuAD 2.0: largest no-answer probability with an answer", ge=0, le=1)
     cpu: bool = option(False, "use the CPU only")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScoreOptions:
-    data: Path = option(help="questions in SQuAD's format", metavar="DATA.json", positional=True)
-    predictions: Path = option(help="answer texts by question id", metavar="PREDICTIONS.json", positional=True)
-    na_prob_file: Path | None = option(None, "SQuAD 2.0: the probability of no answer by question id", metavar="JSON")

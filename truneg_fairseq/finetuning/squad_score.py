@@ -154,6 +154,12 @@ def score_v2(
     return report
 
 
+def has_variants(data: SquadData) -> bool:
+    """Whether it is a file of Jia and Liang: some question is a variant, ``ID-NAME``, of another one, ``ID``."""
+    ids = {question.id for question in data.questions}
+    return any("-" in name and name.partition("-")[0] in ids for name in ids)
+
+
 def worst_variants(scores: Mapping[str, QuestionScore]) -> dict[str, QuestionScore]:
     """By the id of the original the score that Jia and Liang's adversary takes.
 

@@ -58,7 +58,6 @@ class Page:
     notes: Sequence[str]  # paragraphs below the title
     sections: Sequence[Section]
     legend: Sequence[Word] = ()  # what the colours of words mean, as words
-    about: str = ""  # what it is of: a page of something else is not overwritten
 
     def render(self) -> str:
         script = (_TEMPLATES / "tables.js").read_text(encoding="utf-8")
@@ -67,15 +66,6 @@ class Page:
         policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
         html: str = _template().render(page=self, policy=policy, script=script, light=LIGHT, dark=DARK)
         return html.encode("utf-8", "replace").decode()  # a folder's name need not be UTF-8
-
-    @property
-    def mark(self) -> str:
-        """A few digits in the page's head that say what it is of."""
-        return hashlib.sha256(self.about.encode("utf-8", "replace")).hexdigest()[:16]
-
-    def is_of_something_else(self, path: Path) -> bool:
-        """Whether a file has another report, or no report."""
-        return path.is_file() and f'name="report" content="{self.mark}"'.encode() not in path.read_bytes()[:4096]
 
 
 @cache

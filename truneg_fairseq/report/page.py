@@ -56,16 +56,13 @@ def report_page(
         _examples(runs),
     ]
     missing: _Rows = [[run.name, sentence] for run in runs for sentence in run.missing]
-    if not results:
-        missing.append(["all", "No results of fine-tuning: the files of --results have none, or none are named."])
     if missing:
         sections.append(Section("What is missing", "missing", tables=[Table("Not found", ["run", "what"], missing)]))
-    note = f"Written by truneg report {__version__}. Charts, tables and text are in this file; it needs no network."
+    note = f"Written by truneg_fairseq {__version__}. Charts, tables and text are in this file; it needs no network."
     return Page(
         title,
         [*(verdict or _last_losses(runs)), note],
         [section for section in sections if section is not None],
-        about=", ".join(sorted(str(run.path.resolve()) for run in runs)),
     )
 
 

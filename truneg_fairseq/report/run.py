@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -44,11 +45,6 @@ class Measurement:
     examples: list[Example]
 
 
-def read_measurements(path: Path) -> list[Measurement]:
-    """Those among the lines of a result file."""
-    return [_measurement(result) for result in read_results([path]) if result.task.startswith(HELD_OUT)]
-
-
 def _measurement(result: Result) -> Measurement:
     facts, values, intervals = result.settings, dict[str, float](), dict[str, tuple[float, float]]()
     for name in QUANTITIES.keys() & result.metrics.keys():
@@ -72,10 +68,15 @@ class Run:
     name: str  # in legends
     path: Path  # its folder
     series: Series = field(default_factory=dict)  # what was measured while it trained
-    measurements: list[Measurement] = field(default_factory=list)  # of its checkpoints, by their updates
+    results: list[Result] = field(default_factory=list)  # of its checkpoints on held-out text
     facts: dict[str, str] = field(default_factory=dict)  # what was run, by name, in the order to show them
     missing: list[str] = field(default_factory=list)  # what was not found, each a sentence
     warnings: list[str] = field(default_factory=list)  # what to know before believing it, each a sentence
+
+    @cached_property
+    def measurements(self) -> list[Measurement]:
+        """Its results, by their updates."""
+        return sorted(map(_measurement, self.results), key=lambda each: each.updates)
 
     @property
     def updates(self) -> int:
@@ -114,7 +115,7 @@ def find_runs(arguments: Iterable[str]) -> list[Run]:
     names = [run.name for run in runs]
     if twice := [run for run in runs if names.count(run.name) > 1]:
         raise TrueNegError(f"{twice[1].path}: another run is called {twice[1].name!r} too; write NAME={twice[1].path}")
-    if not any(run.series or run.measurements for run in runs):
+    if runs and not any(run.series or run.results for run in runs):
         raise TrueNegError(
             f"{', '.join(str(run.path) for run in runs)}: found no {METRICS_NAME}; expected the --save-dir of a "
             "training with this package, or the output folder of transformers' Trainer with a checkpoint"
@@ -126,22 +127,20 @@ def _find(argument: str) -> Run:
     name, path = split_name(argument)
     if (path / "runs").is_dir() and (path / "results.jsonl").exists():
         page = path / "report.html"
-        expected = "expected a training, such as runs/ARM/seed-1/train in it"
+        expected = "expected its results.jsonl, or a training, such as runs/ARM/seed-1/train in it"
         raise TrueNegError(f"{path}: is an experiment, whose page is {page}; {expected}")
-    if not argument or not path.is_dir():
-        raise TrueNegError(f"{argument!r}: no such folder; expected the --save-dir of a training, or NAME= and one")
     run = Run(name or path.resolve().name, path, read_series(path))
     _read_manifest(run)
     for file in sorted(path.rglob("*.jsonl")):
         with file.open(encoding="utf-8", errors="replace") as stream:
             measured = stream.readline().startswith('{"model": ')
-        run.measurements += read_measurements(file) if measured else ()
-    run.measurements.sort(key=lambda each: each.updates)
+        named = [f"{name}={file}" if name else file] if measured else []
+        run.results += [each for each in read_results(named) if each.task.startswith(HELD_OUT)]
     if not run.validations:
         run.missing.append("It was trained without validation." if run.state == "finished" else "No validation yet.")
     if run.series and run.updates < run.most_updates:
         run.missing.append(f"Update {run.updates:,} of {run.most_updates:,}: {run.state}.")
-    if not run.measurements:
+    if not run.results:
         run.missing.append(
             "No measured checkpoints: 'truneg evaluate --task held-out=... --results' into its folder adds examples."
         )

@@ -239,7 +239,7 @@ class NamedModel(NamedTuple):
     name: str  # in tables and results
     path: Path
     seed: int = 1  # of its training
-    counts: bool = False  # whether it is mixed with --corpus-counts
+    counts: Path | None = None  # of a text, mixed into its predictions
 
 
 def named_models(arguments: Sequence[str], seed: int | None = None) -> list[NamedModel]:

@@ -169,7 +169,7 @@ def attack_file(options: AttackOptions, make: Callable[[Sequence[Question]], Tra
 
 def read_pairs(path: Path) -> Attack:
     """Reads the pairs that :func:`attack_file` wrote."""
-    expected = "the file of pairs that 'truneg attack squad' wrote, OUT.pairs.json"
+    expected = "the file of pairs that 'truneg attack' wrote, OUT.pairs.json"
     return read_json(path, Attack, expected=expected, limit=_LARGEST_FILE)
 
 
