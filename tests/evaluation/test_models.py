@@ -371,7 +371,7 @@ def test_mistakes_are_one_line(tmp_path):
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "config.json").write_text(json.dumps(own))
     (tmp_path / "own" / "own.py").write_text("raise SystemExit('it ran')")
-    with pytest.raises(TrueNegError, match="own: cannot be read .it has code of its own, which never runs"):
+    with pytest.raises(TrueNegError, match=r"own: cannot be read \(it has code of its own, which never runs"):
         HuggingFaceScorer(tmp_path / "own", 1, cpu=True)
     for task in ("blimpp=x", "blimp"):
         with pytest.raises(SystemExit, match=f"--task {task}: expected NAME=FILE, with a name of held-out, lexsub"):
