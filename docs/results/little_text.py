@@ -2,11 +2,13 @@
 
     python docs/results/little_text.py little_text.jsonl little lookup.jsonl    # a folder of truneg experiment, results
     python docs/results/little_text.py little_text_low.jsonl low                # the second experiment
+    python docs/results/little_text.py little_text_captions.jsonl captions      # the third
+    python docs/results/little_text.py little_text_overfit.jsonl overfit        # the fourth
     python docs/results/little_text.py little_text.jsonl                        # the tables, of the published lines
 
-The first two write the lines, with the losses on ``valid`` that chose the epoch; all write the tables into the page.
-Differences are paired by seed. With three seeds and more their intervals are those of ``truneg compare --bonferroni``;
-with fewer they are over the items alone, and marked.
+With a folder they write the lines, with the losses on ``valid`` that chose the epoch; all of them write the tables
+into the page. Differences are paired by seed. With three seeds and more their intervals are those of ``truneg compare
+--bonferroni``; with fewer they are over the items alone, and marked.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,17 +28,35 @@ from truneg_fairseq.trainer.folder import read_series
 HERE = Path(__file__).parent
 PAGE = HERE / "little_text.md"
 BEGIN, END = "<!-- made by little_text.py of {} -->", "<!-- end -->"
-EPOCHS = {18: 2, 36: 4, 54: 6}  # by updates
-EARLY = f"{HELD_OUT} after 33.33 %"
 VALID = "valid after epoch {}"
 LOSS = Metric("bits", False, BITS)
-COLUMNS = (
-    ("`test` after epoch 2, bits ↓", EARLY, BITS),
-    ("`test` after epoch 6, bits ↓", HELD_OUT, BITS),
-    ("people's next words, bits ↓", "cloze", BITS),
-    ("self-paced reading, gain ↑", "reading, self-paced", "gain"),
-    ("first-pass reading, gain ↑", "reading, first pass", "gain"),
-)
+EARLY = f"{HELD_OUT} after 33.33 %"
+
+
+class Length(NamedTuple):
+    """How long the models of a file were trained."""
+
+    valid: dict[int, str]  # the updates after which the table shows the loss on valid, with the epochs they are
+    test: tuple[str, str]  # the epochs after which test was measured
+
+    @property
+    def columns(self) -> tuple[tuple[str, str, str], ...]:
+        """Title, task and metric."""
+        early, last = self.test
+        return (
+            (f"`test` after epoch {early}, bits ↓", EARLY, BITS),
+            (f"`test` after epoch {last}, bits ↓", HELD_OUT, BITS),
+            ("people's next words, bits ↓", "cloze", BITS),
+            ("self-paced reading, gain ↑", "reading, self-paced", "gain"),
+            ("first-pass reading, gain ↑", "reading, first pass", "gain"),
+        )
+
+
+SIX_EPOCHS = Length({18: "2", 36: "4", 54: "6"}, ("2", "6"))
+LENGTHS = {
+    "little_text_captions.jsonl": Length({20: "2", 40: "4", 54: "5.4"}, ("1.8", "5.4")),
+    "little_text_overfit.jsonl": Length({54: "6", 126: "14", 180: "20"}, ("6.7", "20")),
+}
 COMPARED = (("baseline", "plain masked LM"), ("uniform", "label smoothing"), ("shuffled", "counts of no place"))
 
 
@@ -50,11 +71,11 @@ def published(result: Result) -> Result:
     return replace(result, examples=parts[0], denominators=parts[1], example_ids=[], settings=settings)
 
 
-def on_valid(folder: Path) -> Iterator[Result]:
+def on_valid(folder: Path, length: Length) -> Iterator[Result]:
     """The losses that choose the epoch."""
     for run in sorted(folder.glob("runs/*/seed-*/train")):
         found = read_series(run).get(("valid", "loss"), {})
-        for updates, epoch in EPOCHS.items():
+        for updates, epoch in length.valid.items():
             if updates in found and (run / "model.pt").exists():
                 yield Result(
                     model=run.parent.parent.name,
@@ -91,17 +112,20 @@ def mean(results: Sequence[Result], model: str, task: str, metric: str) -> str:
     return f"{np.mean(found):.3f}" if found else ""
 
 
-def tables(results: Sequence[Result]) -> list[str]:
+def tables(results: Sequence[Result], length: Length) -> list[str]:
+    columns, epochs = length.columns, list(length.valid.values())
     arms = list(dict.fromkeys(each.model for each in results))
-    lines = ["| | seeds | `valid` after epochs 2, 4, 6 | " + " | ".join(name for name, *_ in COLUMNS) + " |"]
-    lines.append("|---|---|---|" + "---:|" * len(COLUMNS))
+    lines = [f"| | seeds | `valid` after epochs {', '.join(epochs)} | {' | '.join(name for name, *_ in columns)} |"]
+    lines.append("|---|---|---|" + "---:|" * len(columns))
     for arm in arms:
         seeds = sorted({each.seed for each in results if (each.model, each.task) == (arm, HELD_OUT)})
-        valid = ", ".join(filter(None, (mean(results, arm, VALID.format(epoch), BITS) for epoch in EPOCHS.values())))
-        values = [mean(results, arm, task, metric) for _, task, metric in COLUMNS]
+        valid = ", ".join(filter(None, (mean(results, arm, VALID.format(epoch), BITS) for epoch in epochs)))
+        values = [mean(results, arm, task, metric) for _, task, metric in columns]
         shown = ", ".join(map(str, seeds)) if valid else ""
         lines.append(f"| `{arm}` | {shown} | {valid} | {' | '.join(values)} |")
-    trained = [arm for arm in arms if any(each.model == arm and each.task == VALID.format(6) for each in results)]
+    trained = [
+        arm for arm in arms if any(each.model == arm and each.task == VALID.format(epochs[-1]) for each in results)
+    ]
     untrained = [arm for arm in arms if arm not in trained]
     for rival, title in COMPARED:
         if rival not in trained:
@@ -111,10 +135,10 @@ def tables(results: Sequence[Result]) -> list[str]:
         chosen = [each for each in results if each.model in (*others, rival)]
         comparison = Comparison(chosen, rival, corrected=True)
         lines += ["", f"Differences to `{rival}` ({title}):", ""]
-        lines.append("| | seeds | " + " | ".join(name for name, *_ in COLUMNS) + " |")
-        lines.append("|---|---:|" + "---:|" * len(COLUMNS))
+        lines.append("| | seeds | " + " | ".join(name for name, *_ in columns) + " |")
+        lines.append("|---|---:|" + "---:|" * len(columns))
         for arm in others:
-            quantities = [quantity(results, task, metric) for _, task, metric in COLUMNS]
+            quantities = [quantity(results, task, metric) for _, task, metric in columns]
             found = [comparison.summary(arm, each) if each else None for each in quantities]
             paired = max((each.paired_seeds for each in found if each), default=0)
             lines.append(f"| `{arm}` | {paired} | {' | '.join(map(difference, found))} |")
@@ -123,13 +147,14 @@ def tables(results: Sequence[Result]) -> list[str]:
 
 def main() -> None:
     lines, *sources = map(Path, sys.argv[1:])
+    length = LENGTHS.get(lines.name, SIX_EPOCHS)
     if sources:
         folder, *others = sources
-        found = [*map(published, read_results([folder / "results.jsonl"])), *on_valid(folder)]
+        found = [*map(published, read_results([folder / "results.jsonl"])), *on_valid(folder, length)]
         keys = {each.key for each in found}
         found += [published(each) for each in read_results(others) if each.key not in keys]
         (HERE / lines.name).write_text("".join(each.line for each in found), encoding="utf-8")
-    made, begin = "\n".join(tables(read_results([HERE / lines.name]))), BEGIN.format(lines.name)
+    made, begin = "\n".join(tables(read_results([HERE / lines.name]), length)), BEGIN.format(lines.name)
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(begin)
     PAGE.write_text(f"{before}{begin}\n\n{made}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
     print(made)
