@@ -120,8 +120,8 @@ def batch(texts: Sequence[np.ndarray], update: int, vocabulary: int) -> tuple[Te
 
 
 def mask(tokens: Tensor, random: np.random.Generator, vocabulary: int, rate: float) -> tuple[Tensor, Tensor, Tensor]:
-    """BERT's masks: of the chosen tokens 80 % [MASK], 10 % a random token, 10 % themselves."""
-    chosen = torch.from_numpy(random.random(tokens.shape) < rate)
+    """BERT's masks: of the chosen tokens 80 % [MASK], 10 % a random token, 10 % themselves. No [UNK] is chosen."""
+    chosen = torch.from_numpy(random.random(tokens.shape) < rate) & tokens.ne(100)
     chosen[:, 0] = chosen[:, -1] = False
     kind, masked = torch.from_numpy(random.random(tokens.shape)), tokens.clone()
     masked[chosen & (kind < 0.8)] = 103
