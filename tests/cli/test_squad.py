@@ -13,11 +13,8 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
-import torch
-import torch.nn.functional as F
 import yaml
 from support.cli_runs import (
     assert_keys_are_known,
@@ -29,13 +26,12 @@ from support.cli_runs import (
 from support.commands import PLUGIN, REPOSITORY, fairseq_train, run_command, start_command, truneg
 from support.finetunings import count_trainings
 from support.glue_files import write_model
-from support.squad_examples import STRIDE, TOKENS, one_line, prepare, write_data
+from support.squad_examples import STRIDE, one_line, prepare, write_data
 
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.finetuning import FinetuneOptions, squad
-from truneg_fairseq.finetuning.run import check, load_finetuned
+from truneg_fairseq.finetuning.run import check
 from truneg_fairseq.finetuning.squad_features import SquadFeatures
-from truneg_fairseq.models import checkpoints
 from truneg_fairseq.results.result import read_results
 
 RECIPE = REPOSITORY / "user_dir_examples" / "squad" / "electra.yaml"
@@ -116,7 +112,7 @@ def error(*words: object) -> str:
     return one_line(lambda: in_process(*words))
 
 
-def test_predictions_score_as_the_validation_did(finetuned, features, tmp_path, capsys):
+def test_predictions_score_as_the_validation_did(finetuned, pretrained, features, tmp_path, capsys):
     folder, printed = finetuned
     shown = validations(folder)
     valid = features.parents[1] / "valid.json"
@@ -124,28 +120,19 @@ def test_predictions_score_as_the_validation_did(finetuned, features, tmp_path, 
     assert [step["num_updates"] for step in shown] == [25, 50, 75, 100, 125]
     assert {name: shown[-1][name] for name in final} == pytest.approx(final, rel=1e-5)
     assert re.search(rf"^electra +SQuAD +f1 +{final['f1']:.2f} +- +1$", printed, re.MULTILINE)
+    (result,) = read_results([folder.parents[2] / "results.jsonl"])
+    assert {name: 100 * value for name, value in result.metrics.items()} == pytest.approx(final)
+    assert (result.group, [metric.title for metric in result.shown.values()]) == ("SQuAD 1.1", ["EM", "F1"])
+    assert len(result.example_ids) == len(result.examples["f1"]) == 24
+    assert 0 < result.wall_seconds < 300 and result.peak_memory_mb > 50
+    assert (result.settings["lr"], result.settings["checkpoint"]) == (0.003, str(pretrained.resolve()))
+    assert result.settings["data"] == json.loads((features / "info.json").read_text())["sources"]
     assert final["f1"] > 40
     assert len({step["f1"] for step in shown}) > 1
     predictions = tmp_path / "predictions.json"
     in_process("predict", folder / "model.pt", valid, "--output", predictions, "--cpu")
     assert json.loads(capsys.readouterr().out) == {"examples": 24, **final}
     assert predictions.read_text() == (folder / "predictions.json").read_text()
-
-
-def test_the_result_is_kept(finetuned, pretrained, features):
-    folder, _ = finetuned
-    (result,) = read_results([folder.parents[2] / "results.jsonl"])
-    assert result.key == ("electra", "SQuAD", 1)
-    final = score(features.parents[1] / "valid.json", folder / "predictions.json")
-    assert {name: 100 * value for name, value in result.metrics.items()} == pytest.approx(final)
-    assert (result.group, [metric.title for metric in result.shown.values()]) == ("SQuAD 1.1", ["EM", "F1"])
-    assert len(result.example_ids) == len(result.examples["f1"]) == 24
-    assert result.example_ids[0] == "valid-0-0"
-    assert 0 < result.wall_seconds < 300
-    assert result.peak_memory_mb > 50
-    assert result.settings["lr"] == 0.003
-    assert result.settings["checkpoint"] == str(pretrained.resolve())
-    assert result.settings["data"] == json.loads((features / "info.json").read_text())["sources"]
 
 
 @pytest.mark.slow
@@ -220,88 +207,6 @@ def test_squad_2(pretrained, data, tmp_path, capsys):
     assert score(valid, tmp_path / "1.json", "--na-prob-file", probabilities)["best_f1"] >= official["f1"]
 
 
-def test_fine_tuning_is_transformers(features, data, tmp_path):
-    """A converted random model: the same loss for 20 steps, then the same logits."""
-    from support.convert_models import hf_rows, random_model, save
-
-    from truneg_fairseq.convert.from_hf import from_hf
-
-    theirs = random_model(
-        "BertForQuestionAnswering", tokens=TOKENS, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
-    )
-    folder = save(theirs.bert, tmp_path / "hf", TOKENS)
-    report = from_hf(folder, data, tmp_path / "encoder.pt")
-    encoder = checkpoints.read_checkpoint(tmp_path / "encoder.pt")
-    head = {f"question_answering_head.out_proj.{name}": value for name, value in theirs.qa_outputs.state_dict().items()}
-    state = {**encoder.state, **head}
-    checkpoints.write_checkpoint(
-        tmp_path / "start.pt", state, encoder.model, data, task="masked_lm", settings={"tokens_per_sample": 24}
-    )
-    training = """
-    --task squad --criterion squad --batch-size 8 --required-batch-size-multiple 1 --optimizer electra_adam --lr 0.0003
-    --weight-decay 0.01 --lr-scheduler fixed --max-update 20 --log-interval 1 --log-format json
-    --num-workers 0 --data-buffer-size 0 --cpu --seed 1 --disable-validation --no-epoch-checkpoints
-    """.split()
-    result = run_command(
-        fairseq_train(
-            *(features, "--user-dir", PLUGIN, *report.flags, *training, "--finetune-from-model", tmp_path / "start.pt"),
-            *("--save-dir", tmp_path / "run"),
-        )
-    )
-    found = [float(step["loss"]) * math.log(2) for step in logged(result.stdout, "train_inner")]
-
-    import truneg_fairseq
-    from truneg_fairseq.finetuning.squad_fairseq import SquadTask, SquadTaskConfig, answer_logits
-    from truneg_fairseq.optim import ElectraAdam
-
-    truneg_fairseq.register()
-    task = SquadTask.setup_task(SquadTaskConfig(data=str(features), seed=1))
-    task.load_dataset("train")
-    rows = hf_rows(TOKENS, task.dictionary.symbols)
-    theirs.train()
-    groups = [
-        {"params": [p for p in theirs.parameters() if (p.ndim > 1) == matrices], "weight_decay": 0.01 * matrices}
-        for matrices in (True, False)
-    ]
-    optimizer = ElectraAdam(groups, lr=3e-4)
-
-    def their_logits(model: Any, rows: torch.Tensor, sample: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
-        tokens = sample["net_input"]["src_tokens"]
-        outputs = model(
-            input_ids=rows[tokens],
-            attention_mask=tokens.ne(1).long(),
-            token_type_ids=(tokens.eq(2).cumsum(1) - tokens.eq(2).long()).clamp(max=1),
-        )
-        allowed = sample["context"].clone()
-        allowed[:, 0] = True
-        return tuple(x.masked_fill(~allowed, -torch.inf) for x in (outputs.start_logits, outputs.end_logits))
-
-    iterators = (
-        task.get_batch_iterator(task.dataset("train"), max_sentences=8, seed=1, epoch=epoch).next_epoch_itr(
-            shuffle=True
-        )
-        for epoch in itertools.count(1)
-    )
-    expected = []
-    for sample in itertools.islice(itertools.chain.from_iterable(iterators), 20):
-        logits = their_logits(theirs, rows, sample)
-        loss = sum(F.cross_entropy(x, y) for x, y in zip(logits, sample["target"].T, strict=True)) / 2
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        expected.append(float(loss.detach()))
-    # fairseq logs bits with three digits.
-    assert found == pytest.approx(expected, abs=6e-4)
-    assert expected[-1] < expected[0] - 0.2
-
-    ours = load_finetuned(tmp_path / "run/checkpoint_last.pt", features, cpu=True).model
-    sample = task.dataset("train").collater([0, 1, 2, 3])
-    with torch.no_grad():
-        looped = their_logits(theirs.eval(), rows, sample)
-        logits = answer_logits(ours, sample)
-    torch.testing.assert_close(looped, (logits.starts, logits.ends), atol=1e-3, rtol=0)
-
-
 def test_the_settings_are_electras(pretrained, features, tmp_path):
     """What fairseq-train is given: two epochs of batches of 32 windows."""
     options = FinetuneOptions(models=[str(pretrained)], prepared=features.parent, output=tmp_path, seeds=[7], cpu=True)
@@ -348,9 +253,6 @@ def test_the_recipe_trains_with_hydra(pretrained, features, tmp_path):
     (valid,) = re.findall(r"\[valid\]\[INFO\] - (\{.*\})", result.stdout + result.stderr)
     assert {"valid_f1", "valid_exact_match"} <= json.loads(valid).keys()
     assert (tmp_path / "checkpoint_best.pt").exists()
-
-
-def test_the_recipe_says_only_what_fairseq_knows():
     recipe = yaml.safe_load(RECIPE.read_text())
     assert recipe.pop("model") == {"_name": "electra_base"}
     assert_keys_are_known(recipe)

@@ -62,6 +62,8 @@ def random_case(seed: int, rows: int, size: int) -> tuple[torch.Tensor, ...]:
 @given(seed=SEEDS, rows=SMALL, size=st.integers(1, 12), longest=st.integers(1, 14))
 def test_the_best_span_is_the_best_of_all(seed, rows, size, longest):
     starts, ends, begins, context = random_case(seed, rows, size)
+    if seed % 2:  # of equal spans it is the first
+        starts, ends = torch.zeros_like(starts), torch.zeros_like(ends)
     found = best_spans(starts, ends, begins, context, max_length=longest)
     for row in range(rows):
         spans = [
@@ -71,12 +73,8 @@ def test_the_best_span_is_the_best_of_all(seed, rows, size, longest):
             if begins[row, first] and context[row, last]
         ]
         first, last, score = (field[row].item() for field in found)
-        assert (score, first, last) == max(spans) if spans else score == -math.inf
-
-
-def test_of_equal_spans_the_first_is_taken():
-    zeros, everywhere = torch.zeros(1, 40), torch.ones(1, 40, dtype=torch.bool)
-    assert [field.item() for field in best_spans(zeros, zeros, everywhere, everywhere)] == [0, 0, 0.0]
+        best = max(spans, key=lambda span: span[0], default=None)
+        assert (score, first, last) == best if spans else score == -math.inf
 
 
 def answers_of(data: SquadFeatures, seed: int) -> np.ndarray:
@@ -156,6 +154,7 @@ def test_scores_are_the_official_ones():
     assert scores == {"a": QuestionScore(1, 1.0), "c": QuestionScore(1, 1.0)}
     assert list(scores) == ["a", "c"]
     impossible = features(impossible=True)
+    assert list(score_answers(impossible, answers, unanswerable=False)) == ["a"], "c has no true answer"
     scores = score_answers(impossible, {"a": "cat red", "b": "", "c": ""}, unanswerable=True)
     assert scores == {"a": QuestionScore(0, 2 / 3), "b": QuestionScore(0, 0.0), "c": QuestionScore(1, 1.0)}
     assert exact_match_and_f1(scores, unanswerable=True) == {"exact_match": 100 / 3, "f1": 100 * (2 / 3 + 1) / 3}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 
 import pytest
@@ -52,12 +51,3 @@ def test_a_checkpoint_to_restore_that_is_not_there_means_from_scratch(data_bin, 
         result = run_command(training(data_bin, tmp_path, *STOCK, "--restore-file", "x.pt"))
         assert "No existing checkpoint found x.pt" in result.stdout
         assert "training starts from it" not in result.stdout
-
-
-def test_another_optimizer_in_the_same_folder_names_the_way(data_bin, tmp_path):
-    command = training(data_bin, tmp_path, *STOCK)
-    run_command(command)
-    shutil.move(tmp_path / "checkpoint_last.pt", tmp_path / "checkpoint1.pt")
-    result = run_command([*command, "--optimizer", "electra_adam"], check=False)
-    assert "holds another training: Optimizer does not match" in result.stderr
-    assert "Choose another folder, or remove the checkpoints of this one" in result.stderr

@@ -13,7 +13,6 @@ import pytest
 from support.cli_runs import (
     TORCHRUN,
     assert_one_line,
-    hydra,
     largest_difference,
     logged,
     parameters,
@@ -218,6 +217,7 @@ def test_what_is_no_number_is_not_measured(tmp_path, monkeypatch):
 
 
 def test_the_manifest_tells_what_a_run_was_made_with(data_bin, tmp_path):
+    """Each option that changes the result is a line, also in the log; not --max-update, as a run may go on."""
     data = shutil.copytree(data_bin, tmp_path / "data")
     options = ("--criterion", "masked_lm_hc", "--tokenization", "wordpiece", "--disable-validation")
     run_command(training(data, tmp_path / "run", *options, "--max-update", 1))
@@ -231,9 +231,16 @@ def test_the_manifest_tells_what_a_run_was_made_with(data_bin, tmp_path):
     assert {"seed": 1, "hc_weight": 1.0, "max_update": 1, "arch": "roberta_base"}.items() <= start["settings"].items()
     assert start["synonym_source"] == "wordnet"
     (data / "valid.bin").write_bytes((data / "valid.bin").read_bytes()[::-1])
-    again = run_command(training(data, tmp_path / "run", *options, "--max-update", 2))
-    assert f"the data differ from the start of {start['time']} (valid.bin)" in again.stdout
-    assert len(json.loads(record.read_text())["starts"]) == 2
+    others = ("--lr", 0.005, "--hc-weight", 0.5, "--mask-prob", 0.2, "--batch-size", 5)
+    again = run_command(training(data, tmp_path / "run", *options, *others, "--max-update", 2))
+    _, changed = json.loads(record.read_text())["starts"]
+    assert sorted(line.split(" since ")[0] for line in changed["changes"]) == [
+        *("--hc-weight changed from 1.0 to 0.5", "--lr changed from [0.01] to [0.005]"),
+        "--mask-prob changed from 0.3 to 0.2",
+        "the batch size changed (batch_size 4 -> 5): some samples of this epoch may be repeated or skipped",
+        f"the data differ from the start of {start['time']} (valid.bin)",
+    ]
+    assert all(line in again.stdout for line in changed["changes"])
 
 
 def test_other_data_are_reported_and_moved_data_are_not(tmp_path):
@@ -248,24 +255,6 @@ def test_other_data_are_reported_and_moved_data_are_not(tmp_path):
     assert changes(before, other) == ["the data differ from the start of noon (train.bin)"]
 
 
-@pytest.mark.slow
-def test_each_option_that_changes_the_result_is_a_line(data_bin, tmp_path):
-    """In the log and in the manifest; not --max-update, as a run may go on."""
-    command = training(data_bin, tmp_path, "--criterion", "masked_lm_hc", "--disable-validation")
-    run_command([*command, "--max-update", 1])
-    others = ("--lr", 0.005, "--hc-weight", 0.5, "--mask-prob", 0.2, "--batch-size", 5)
-    again = run_command([*command, *others, "--max-update", 2])
-    lines = json.loads((tmp_path / "manifest.json").read_text())["starts"][1]["changes"]
-    assert sorted(line.split(" since ")[0] for line in lines) == [
-        *("--hc-weight changed from 1.0 to 0.5", "--lr changed from [0.01] to [0.005]"),
-        "--mask-prob changed from 0.3 to 0.2",
-        "the batch size changed (batch_size 4 -> 5): some samples of this epoch may be repeated or skipped",
-    ]
-    assert all(line in again.stdout for line in lines)
-    third = run_command([*command, *others, "--max-update", 3])
-    assert " changed from " not in third.stdout
-
-
 def test_a_checkpoint_that_is_a_link_leaves_what_it_names(run, data_bin, tmp_path):
     other = tmp_path / "other"
     other.mkdir()
@@ -274,15 +263,6 @@ def test_a_checkpoint_that_is_a_link_leaves_what_it_names(run, data_bin, tmp_pat
     run_command(training(data_bin, other, "--criterion", "masked_lm", "--disable-validation", "--max-update", 5))
     assert (run / "checkpoint_last.pt").read_bytes() == before
     assert state_of(other)["iterator"]["iterations_in_epoch"] == 5
-
-
-@pytest.mark.slow
-def test_the_runs_of_one_process_have_their_own_best(data_bin, tmp_path):
-    lrs = "optimization.lr=[0.01],[0.000001]"
-    folder = f"checkpoint.save_dir={tmp_path}/${{optimization.lr.0}}"
-    run_command([*hydra(data_bin, tmp_path, "sr_word", "optimization.max_update=3", lrs, folder), "--multirun"])
-    for lr in ("0.01", "1e-06"):
-        assert (tmp_path / lr / "checkpoint_best.pt").exists(), lr
 
 
 def test_doctor_finds_nothing_wrong_with_a_good_installation(wordnet):

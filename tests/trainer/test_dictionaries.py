@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.cli_runs import assert_one_line, content, training
-from support.commands import ELECTRA_MODEL, ELECTRA_TRAINING, PLUGIN, TINY_MODEL, fairseq_train, run_command
-from support.glue_files import write_data, write_glue
+from support.commands import PLUGIN, fairseq_train, run_command
 from support.trainings import configuration
 from support.translations import MODEL, TRAINING, write_translations
 
@@ -58,13 +57,6 @@ def test_a_checkpoint_that_does_not_tell_its_dictionary_is_accepted(start, other
     assert content(tmp_path / "checkpoint_last.pt")["extra_state"]["vocabulary"] != told
 
 
-def test_electra(binarized, other, tmp_path):
-    command = ["--user-dir", PLUGIN, *ELECTRA_TRAINING, *ELECTRA_MODEL, "--disable-validation", "--max-update", 1]
-    run_command(fairseq_train(binarized, *command, "--save-dir", tmp_path / "run"))
-    start = ("--save-dir", tmp_path / "next", "--finetune-from-model", tmp_path / "run" / "checkpoint_last.pt")
-    assert_one_line(run_command(fairseq_train(other, *command, *start), check=False), "with another vocabulary")
-
-
 def test_parts_of_the_data_have_one_dictionary(binarized, other):
     with pytest.raises(TrueNegError, match=f"{other}: has another dictionary than {binarized}; binarize all parts"):
         check(configuration(f"{binarized}:{other}", *STOCK))
@@ -77,18 +69,3 @@ def test_the_second_dictionary_of_a_translation(tmp_path):
     run_command(fairseq_train(data, "--user-dir", PLUGIN, *command, "--save-dir", tmp_path / "run"))
     again = fairseq_train(other, "--user-dir", PLUGIN, *command, "--save-dir", tmp_path / "run", "--max-update", 2)
     assert_one_line(run_command(again, check=False), "with another target vocabulary")
-
-
-def test_glue_by_fairseq_train(tmp_path):
-    """`truneg finetune` compares the dictionaries itself."""
-    data = write_data(tmp_path / "bin")
-    one, two = (
-        write_glue(tmp_path / f"glue {each.name}", each, ["CoLA"]) / "CoLA"
-        for each in (data, turned(data, tmp_path / "other"))
-    )
-    flags = "--classification-head-name sentence_classification_head --num-classes 2 --batch-size 8 --cpu".split()
-    flags += ["--optimizer", "adam", "--max-update", 1, "--disable-validation", "--user-dir", PLUGIN, *TINY_MODEL]
-    task = ("--task", "glue", "--criterion", "sentence_prediction", *flags)
-    run_command(fairseq_train(one, *task, "--save-dir", tmp_path / "run"))
-    start = ("--save-dir", tmp_path / "next", "--finetune-from-model", tmp_path / "run" / "checkpoint_last.pt")
-    assert_one_line(run_command(fairseq_train(two, *task, *start), check=False), "with another vocabulary")

@@ -65,21 +65,14 @@ def lock_folder(folder: Path) -> None:
             if error.errno not in _HELD:
                 logger.warning(f"{folder}: its file system has no locks ({error.strerror}); start one training there")
                 return
-            facts = holder(folder)
-            who = f"process {facts.get('pid')} on {facts.get('host')}" if facts else "another process"
+            who = "another process"
+            with contextlib.suppress(OSError, ValueError):  # it is being written
+                who = "process {pid} on {host}".format(**json.loads((folder / LOCK_NAME).read_text()))
             raise TrueNegError(
                 f"--save-dir {folder}: {who} is training there; wait for its end, or choose another folder"
             ) from None
         os.ftruncate(file, 0)
         os.write(file, json.dumps({"host": socket.gethostname(), "pid": os.getpid()}).encode() + b"\n")
-
-
-def holder(folder: Path) -> dict[str, Any]:
-    """Host and process that has, or had, the lock; {} where that is unknown."""
-    try:
-        return dict(json.loads((folder / LOCK_NAME).read_text()))
-    except (OSError, ValueError):  # it is being written
-        return {}
 
 
 def is_held(folder: Path) -> bool:
@@ -153,14 +146,6 @@ def input_fingerprints(folders: Sequence[Path], files: Sequence[Path] = ()) -> d
     return {str(path): sampled_fingerprint(path) for path in paths if path.is_file()}
 
 
-def _files_of_criterion(options: Any, data: Path = Path()) -> list[Path]:
-    """What an objective reads beside the synonym table."""
-    files = [Path(options[name]) for name in ("corpus_counts", "teacher", "hc_acceptance_model") if options.get(name)]
-    if options.get("corpus_targets") and not options.get("corpus_counts"):
-        files.append(counts_beside(data))
-    return files
-
-
 # The settings of the training that a report shows, by their groups; the criterion has them all.
 _SETTINGS = {
     "common": ("seed", "fp16", "bf16"),
@@ -170,36 +155,29 @@ _SETTINGS = {
     "lr_scheduler": ("warmup_updates",),
     "checkpoint": ("finetune_from_model",),
 }
-
-
-# What else decides the result, by groups; of task, criterion, optimizer and lr_scheduler all options do.
+# What decides the result, by groups; of task, criterion, optimizer and lr_scheduler all options do.
 _OPTIONS = {
     "common": ("seed", "fp16", "bf16", "amp"),
     "model": ("dropout", "attention_dropout", "activation_dropout", "encoder_layerdrop"),
     "optimization": ("lr", "clip_norm", "sentence_avg"),
 }
-# Files are compared by their content, and batches apart.
-_COMPARED_ELSEWHERE = {
-    "_name",
-    "tpu",
-    "data",
-    "synonym_table",
-    "alternatives",
-    "corpus_counts",
-    "teacher",
-    "cuda_graphs",
-}
+# Files are compared by their content, and batches apart; a run may go on, with a larger --max-update.
+_COMPARED_ELSEWHERE = set("_name tpu data synonym_table corpus_counts teacher cuda_graphs max_update".split())
 
 
 def _options_of(cfg: Any) -> dict[str, Any]:
     """The options that decide a training's result, by name."""
     known = {name: value_of(cfg, group, name) for group, names in _OPTIONS.items() for name in names}
     for group in ("task", "criterion", "optimizer", "lr_scheduler"):
-        known |= {name: value_of(cfg, group, name) for name in items_of(value_of(cfg, group)) if name != "max_update"}
+        known |= {name: value_of(cfg, group, name) for name in items_of(value_of(cfg, group))}
+    chosen = {name: value for name, value in known.items() if name not in _COMPARED_ELSEWHERE}
     if name_of(cfg, "lr_scheduler") == "electra_linear":  # others name it --total-num-update
-        known["max_update"] = cfg.optimization.max_update
-    plain = {name: value if isinstance(value, _PLAIN) else str(value) for name, value in known.items()}
-    return {name: value for name, value in plain.items() if name not in _COMPARED_ELSEWHERE}
+        chosen["max_update"] = cfg.optimization.max_update
+    return _plain(chosen)
+
+
+def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value if isinstance(value, _PLAIN) else str(value) for name, value in options.items()}
 
 
 def start_facts(trainer: Any) -> dict[str, Any]:
@@ -214,7 +192,10 @@ def start_facts(trainer: Any) -> dict[str, Any]:
     settings["parameters"] = sum(parameter.numel() for parameter in trainer.get_model().parameters())
     criterion, folders = items_of(value_of(cfg, "criterion")), data_folders(cfg)
     settings |= {name: value for name, value in criterion.items() if name not in ("_name", "tpu")}
-    files = _files_of_criterion(criterion, *folders[:1])
+    names = ("corpus_counts", "teacher", "hc_acceptance_model")
+    files = [Path(path) for name in names if (path := criterion.get(name))]
+    if criterion.get("corpus_targets") and not criterion.get("corpus_counts"):
+        files += map(counts_beside, folders[:1])
     return {
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "host": socket.gethostname(),
@@ -229,7 +210,7 @@ def start_facts(trainer: Any) -> dict[str, Any]:
             "update_freq": list(cfg.optimization.update_freq),
         },
         **{group: name_of(cfg, group) for group in ("task", "model", "criterion", "optimizer")},
-        "settings": {name: value if isinstance(value, _PLAIN) else str(value) for name, value in settings.items()},
+        "settings": _plain(settings),
         "options": _options_of(cfg),
         "inputs": input_fingerprints(folders, files),
         "synonym_table": hashlib.sha256(pairs).hexdigest() if pairs else None,

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from fairseq import tasks
 from fairseq.distributed import utils as distributed_utils
-from fairseq.models import distributed_fairseq_model
 from hydra.core.hydra_config import HydraConfig
 from torch.multiprocessing import ProcessExitedException
 from torch.nn.parallel import DistributedDataParallel
@@ -115,13 +114,10 @@ def start_trainings_of_hydra() -> None:
     tasks.setup_task = setup_task
 
 
-def wrap_models_on_cpu() -> None:
-    """torch's DistributedDataParallel refuses the device ids that fairseq gives it for a module on the CPU."""
+class DistributedDataParallelOnCpu(DistributedDataParallel):
+    """torch's refuses the device ids that fairseq gives it for a module on the CPU."""
 
-    class DeviceAwareDistributedDataParallel(DistributedDataParallel):
-        def __init__(self, module: torch.nn.Module, *args: Any, **kwargs: Any) -> None:
-            if all(parameter.device.type == "cpu" for parameter in module.parameters()):
-                kwargs["device_ids"] = kwargs["output_device"] = None
-            super().__init__(module, *args, **kwargs)
-
-    distributed_fairseq_model.DistributedDataParallel = DeviceAwareDistributedDataParallel
+    def __init__(self, module: torch.nn.Module, *args: Any, **kwargs: Any) -> None:
+        if all(parameter.device.type == "cpu" for parameter in module.parameters()):
+            kwargs["device_ids"] = kwargs["output_device"] = None
+        super().__init__(module, *args, **kwargs)

@@ -9,6 +9,7 @@ import contextlib
 import importlib.util
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,8 @@ _SPLIT_FILES = (".idx", "1.idx", "")  # mmap and cached; continued; raw text
 def check(cfg: Any) -> None:
     """Refuses a training, by fairseq's whole configuration, from either command line."""
     checkpoint = cfg.checkpoint
-    for found in (_names(cfg), _lengths(cfg), _precision(cfg), _combination(cfg), _data(cfg), _metric(checkpoint)):
-        for problem in found:
-            raise TrueNegError(problem)
+    for problem in chain(_names(cfg), _lengths(cfg), _precision(cfg), _combination(cfg), _data(cfg)):
+        raise TrueNegError(problem)
     if not checkpoint.no_save:
         require_writable(Path(checkpoint.save_dir) / LAST, "--save-dir", makes_folders=True)
     # With a file that does not exist fairseq starts from scratch, and says so.
@@ -78,14 +78,6 @@ def data_folders(cfg: Any) -> list[Path]:
     return [Path(part) for part in str(value_of(cfg, "task", "data") or "").split(":") if part]
 
 
-def _metric(checkpoint: Any) -> Iterator[str]:
-    metric, maximize = checkpoint.best_checkpoint_metric, checkpoint.maximize_best_checkpoint_metric
-    if metric in (_LOWER_IS_BETTER if maximize else _HIGHER_IS_BETTER):
-        found = "--maximize-best-checkpoint-metric" if maximize else "no --maximize-best-checkpoint-metric"
-        remedy = "leave it out" if maximize else "give both"
-        yield f"--best-checkpoint-metric {metric}: found {found}, so checkpoint_best.pt would be the worst; {remedy}"
-
-
 def _lengths(cfg: Any) -> Iterator[str]:
     batch, tokens = value_of(cfg, "dataset", "batch_size"), value_of(cfg, "dataset", "max_tokens")
     if batch is None and tokens is None:
@@ -112,18 +104,25 @@ def _names(cfg: Any) -> Iterator[str]:
         if name is not None and name not in known:
             near = get_close_matches(name, known, n=1) or sorted(known)
             yield f"{flag_of(group)} {name}: is not known; did you mean {' or '.join(near)}?"
+    metric, maximize = cfg.checkpoint.best_checkpoint_metric, cfg.checkpoint.maximize_best_checkpoint_metric
+    if metric in (_LOWER_IS_BETTER if maximize else _HIGHER_IS_BETTER):
+        found, remedy = ("", "leave it out") if maximize else ("no ", "give both")
+        yield (
+            f"--best-checkpoint-metric {metric}: found {found}--maximize-best-checkpoint-metric, so checkpoint_best.pt "
+            f"would be the worst; {remedy}"
+        )
 
 
 def _positions(cfg: Any) -> int | None:
     """The model's positions: given, or those of its architecture, which the configuration of hydra does not have."""
     from fairseq.models import ARCH_CONFIG_REGISTRY
 
-    arguments = argparse.Namespace(max_positions=value_of(cfg, "model", "max_positions"))
-    if arguments.max_positions is None and (complete := ARCH_CONFIG_REGISTRY.get(name_of(cfg, "model"))):
-        arguments = argparse.Namespace()
+    given, complete = value_of(cfg, "model", "max_positions"), ARCH_CONFIG_REGISTRY.get(name_of(cfg, "model"))
+    arguments = argparse.Namespace()
+    if given is None and complete is not None:
         with contextlib.suppress(AttributeError):  # some need options that were given
             complete(arguments)
-    return getattr(arguments, "max_positions", None)
+    return getattr(arguments, "max_positions", given)
 
 
 def _precision(cfg: Any) -> Iterator[str]:
@@ -153,16 +152,11 @@ def _combination(cfg: Any) -> Iterator[str]:
                 f"--criterion {criterion}: found --arch {model}, which has a decoder; expected an encoder with a "
                 "masked-LM head, such as truneg_bert_base or roberta_base"
             )
-        if value_of(cfg, "task", "d2v2_multi"):
-            yield f"--d2v2-multi: makes no masks; leave it out with --criterion {criterion}"
-    if criterion == "label_smoothed_true_neg":
-        if task in _MASKED:
-            yield (
-                f"--criterion {criterion}: found --task {task}, expected one whose model generates, such as "
-                "translation; label smoothing of a masked LM: --criterion masked_lm_true_neg --uniform-targets"
-            )
-        if (value_of(cfg, "task", "output_dictionary_size") or -1) >= 0:
-            yield f"--output-dictionary-size: leave it out with --criterion {criterion}"
+    if criterion == "label_smoothed_true_neg" and task in _MASKED:
+        yield (
+            f"--criterion {criterion}: found --task {task}, expected one whose model generates, such as "
+            "translation; label smoothing of a masked LM: --criterion masked_lm_true_neg --uniform-targets"
+        )
     if criterion == "electra" and model and not model.startswith("electra"):
         yield f"--criterion electra: found --arch {model}, which has no generator; expected electra_*"
     if criterion.startswith("masked_lm") and task == "electra_pretraining" and model.startswith("electra"):

@@ -40,6 +40,8 @@ def apply() -> None:
         stopping.REQUEST.listen()
     _check_version()
     import numpy as np
+    from fairseq import checkpoint_utils
+    from fairseq.models import distributed_fairseq_model
     from fairseq.tasks import FairseqTask, masked_lm
 
     from . import launch, trainer
@@ -49,8 +51,8 @@ def apply() -> None:
     _allow_checkpoint_classes()
     launch.start_trainings()
     launch.start_trainings_of_hydra()
-    launch.wrap_models_on_cpu()
-    trainer.copy_at_once()
+    distributed_fairseq_model.DistributedDataParallel = launch.DistributedDataParallelOnCpu
+    checkpoint_utils.PathManager = trainer.CopiesAtOnce
     trainer.write_metrics()
     masked_lm.MaskTokensDataset = EpochAwareMaskTokensDataset
     masked_lm.get_whole_word_mask = beginnings_of_words

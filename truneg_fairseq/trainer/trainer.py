@@ -51,7 +51,6 @@ class PluginTrainer(Trainer):
         starts anew over the old checkpoints where it is missing, and keeps nothing of what a run was made with.
         """
         super().__init__(cfg, *args, **kwargs)
-        vars(checkpoint_utils.save_checkpoint).pop("best", None)  # of the last run of this process (hydra's multirun)
         self._iterator: Any = None  # of the epoch
         self._another_worker_asked = False
         self._samples: Sequence[Any] = ()  # of the update
@@ -152,10 +151,9 @@ class PluginTrainer(Trainer):
         Data workers share our memory copy-on-write. A full garbage collection touches every object and copies about
         100 MiB per worker, so freeze first.
         """
-        first = self._iterator is None
-        self._iterator = self._batches_of(epoch if not first else 1, epoch, *args, **kwargs)
-        if first:
-            gc.unfreeze()  # of the last run of this process (hydra's multirun)
+        is_first = self._iterator is None
+        self._iterator = self._batches_of(1 if is_first else epoch, epoch, *args, **kwargs)
+        if is_first:
             gc.collect()
             gc.freeze()
             self.request.begin(several_workers=self._has_workers)
@@ -238,8 +236,8 @@ class PluginTrainer(Trainer):
 
     def _aggregate_logging_outputs(self, logs: Any, *sums: Any, ignore: bool = False) -> tuple[Any, Any]:
         """Adds a number to the sum that the workers form anyway: all of them know of a signal in the same step."""
-        asked = int(self.request.number is not None)
-        logs, (*sums, asked) = super()._aggregate_logging_outputs(logs, *sums, asked, ignore=ignore)
+        asked = self.request.number is not None
+        logs, (*sums, asked) = super()._aggregate_logging_outputs(logs, *sums, int(asked), ignore=ignore)
         self._another_worker_asked = bool(asked > 0)
         return logs, sums
 
@@ -342,18 +340,14 @@ def _broken(tensors: Iterable[tuple[str, Tensor]]) -> str | None:
     return next((name for name, each in values if not torch.isfinite(each).all()), None)
 
 
-def copy_at_once() -> None:
+class CopiesAtOnce(checkpoint_utils.PathManager):
     """fairseq copies checkpoints in place: a kill or a full disk leaves a checkpoint_last.pt that cannot be read."""
-    stock = checkpoint_utils.PathManager
 
-    class PathManager(stock):  # type: ignore[valid-type, misc]
-        @staticmethod
-        def copy(src_path: str, dst_path: str, overwrite: bool = False) -> bool:
-            with one_line_errors():
-                checkpoints.copy(Path(src_path), Path(dst_path))
-            return True
-
-    checkpoint_utils.PathManager = PathManager
+    @staticmethod
+    def copy(src_path: str, dst_path: str, overwrite: bool = False) -> bool:
+        with one_line_errors():
+            checkpoints.copy(Path(src_path), Path(dst_path))
+        return True
 
 
 def write_metrics() -> None:
