@@ -20,7 +20,7 @@ __version__ = "0.1.0"
 
 # The modules that register themselves with fairseq when they are imported.
 _REGISTERED = """
-models.bert models.electra criterions tasks optim finetuning.glue_fairseq finetuning.squad_fairseq
+models.bert models.electra criterions tasks optim finetuning.fairseq_tasks
 """.split()
 
 

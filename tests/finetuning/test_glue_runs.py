@@ -369,7 +369,7 @@ def test_robertas_are_left_to_fairseqs_own_recipes(data, prepared, tmp_path, no_
 
 def test_validation_has_every_example(prepared):
     """fairseq's own multiple is 8: of 13 examples it would take 8."""
-    from truneg_fairseq.finetuning.glue_fairseq import GlueConfig, GlueTask
+    from truneg_fairseq.finetuning.fairseq_tasks import GlueConfig, GlueTask
 
     cfg = GlueConfig(data=str(prepared / "RTE"), num_classes=2, max_length=16, max_positions=24, seed=1)
     cfg.regression_target, cfg.classification_head_name = False, "head"

@@ -13,7 +13,7 @@ from truneg_fairseq.finetuning.glue import classification_metrics, regression_me
 
 truneg_fairseq.register()
 
-from truneg_fairseq.finetuning.glue_fairseq import SentencesDataset, shared_lengths  # noqa: E402
+from truneg_fairseq.finetuning.fairseq_tasks import SentencesDataset, shared_lengths  # noqa: E402
 
 
 class Sentences(list):

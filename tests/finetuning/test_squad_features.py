@@ -188,7 +188,7 @@ def test_the_answer_is_cut_whole_from_any_text(kind, vocabularies, context, wher
 def test_no_answer_begins_on_a_token_of_no_characters(kind, vocabularies):
     """SentencePiece and GPT-2 spell the space before an unknown letter as a token of its own."""
     pytest.importorskip("fairseq")
-    from truneg_fairseq.finetuning.squad_fairseq import SquadDataset
+    from truneg_fairseq.finetuning.fairseq_tasks import SquadDataset
 
     vocabulary = vocabularies[kind]
     file = one_question("日本 t 🙂 t", (Answer("t", 3),))

@@ -6,7 +6,7 @@ weight 0 its losses and gradients are stock ``masked_lm``'s.
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, make_dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -51,27 +51,6 @@ class MaskedLmTrueNegConfig(MaskedLmConfig, TrueNegativeOptions):
 def with_default(name: str, default: Any) -> Any:
     """An option of :class:`MaskedLmTrueNegConfig` with another default."""
     return field(default=default, metadata=MaskedLmTrueNegConfig.__dataclass_fields__[name].metadata)
-
-
-@dataclass
-class MaskedLmHardCorrectionConfig(MaskedLmTrueNegConfig):
-    """``masked_lm_hc``: hard correction."""
-
-    hc_weight: float = with_default("hc_weight", 1.0)
-
-
-@dataclass
-class MaskedLmWordRegularizationConfig(MaskedLmTrueNegConfig):
-    """``masked_lm_sr_word``: soft regularization by cosine."""
-
-    sr_word_weight: float = with_default("sr_word_weight", 1.0)
-
-
-@dataclass
-class MaskedLmSentenceRegularizationConfig(MaskedLmTrueNegConfig):
-    """``masked_lm_sr_sent``: soft regularization by KL divergence."""
-
-    sr_sent_weight: float = with_default("sr_sent_weight", 1.0)
 
 
 @register_criterion("masked_lm_true_neg", dataclass=MaskedLmTrueNegConfig)
@@ -194,19 +173,18 @@ class MaskedLmTrueNeg(MaskedLmLoss):
         log_rates(logging_outputs, (OBJECTIVE, ACCURACY, *CORRECTION_RATES))
 
 
-@register_criterion("masked_lm_hc", dataclass=MaskedLmHardCorrectionConfig)
-class MaskedLmHardCorrection(MaskedLmTrueNeg):
-    """Hard correction (Eq. 2): :class:`MaskedLmTrueNeg` with ``hc_weight`` 1."""
+def _register_preset(name: str, class_name: str, weight: str) -> None:
+    """Registers :class:`MaskedLmTrueNeg` with a weight of 1; checkpoints keep the name of the class."""
+    config = make_dataclass(
+        f"{class_name}Config", [(weight, float, with_default(weight, 1.0))], bases=(MaskedLmTrueNegConfig,)
+    )
+    config.__module__ = __name__
+    register_criterion(name, dataclass=config)(type(class_name, (MaskedLmTrueNeg,), {"__module__": __name__}))
 
 
-@register_criterion("masked_lm_sr_word", dataclass=MaskedLmWordRegularizationConfig)
-class MaskedLmWordRegularization(MaskedLmTrueNeg):
-    """Soft regularization at word level (Eq. 3): :class:`MaskedLmTrueNeg` with ``sr_word_weight`` 1."""
-
-
-@register_criterion("masked_lm_sr_sent", dataclass=MaskedLmSentenceRegularizationConfig)
-class MaskedLmSentenceRegularization(MaskedLmTrueNeg):
-    """Soft regularization at sentence level (Section 5): :class:`MaskedLmTrueNeg` with ``sr_sent_weight`` 1."""
+_register_preset("masked_lm_hc", "MaskedLmHardCorrection", "hc_weight")  # Eq. 2
+_register_preset("masked_lm_sr_word", "MaskedLmWordRegularization", "sr_word_weight")  # Eq. 3
+_register_preset("masked_lm_sr_sent", "MaskedLmSentenceRegularization", "sr_sent_weight")  # Section 5
 
 
 def unwrap(model: Any) -> Any:

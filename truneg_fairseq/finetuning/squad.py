@@ -150,7 +150,7 @@ def answer(tuned: Finetuned, features: SquadFeatures, threshold: float = 0.5) ->
     import torch
     from fairseq import utils
 
-    from .squad_fairseq import SquadDataset, answer_logits, decode
+    from .fairseq_tasks import SquadDataset, answer_logits, decode
 
     dataset = SquadDataset(features, "predict", tuned.task.source_dictionary.pad(), shuffle=False)
     order, parts = dataset.ordered_indices(), []

@@ -1,4 +1,4 @@
-"""Task and criterion ``squad``: answers to questions as spans of a text, SQuAD 1.1 and 2.0.
+"""fairseq's tasks ``glue`` and ``squad``, and the criterion ``squad``: answers as spans of a text, SQuAD 1.1 and 2.0.
 
 fairseq reads the options' types at run time: no ``from __future__ import annotations`` here.
 """
@@ -14,10 +14,24 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from fairseq.criterions import FairseqCriterion, register_criterion
-from fairseq.data import Dictionary, FairseqDataset, data_utils
+from fairseq.data import (
+    Dictionary,
+    FairseqDataset,
+    IdDataset,
+    NestedDictionaryDataset,
+    NumelDataset,
+    NumSamplesDataset,
+    OffsetTokensDataset,
+    RawLabelDataset,
+    RightPadDataset,
+    SortDataset,
+    StripTokenDataset,
+    data_utils,
+)
 from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
-from fairseq.tasks import register_task
+from fairseq.tasks import FairseqTask, register_task
+from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
 from numpy.typing import NDArray
 from omegaconf import II, MISSING
 from torch import Tensor
@@ -27,14 +41,9 @@ from ..errors import TrueNegError, one_line_errors
 from ..models.checkpoints import check_fingerprint
 from ..models.encoder import AnswerLogits
 from ..objectives.loss import BITS, Rate
+from ..options import check, option
 from ..vocabulary import MASK_SYMBOL
-from .glue_fairseq import WholeValidation
-from .squad_features import (
-    SquadFeatures,
-    answer_questions,
-    best_spans,
-    score_answers,
-)
+from .squad_features import SquadFeatures, answer_questions, best_spans, score_answers
 from .squad_score import exact_match_and_f1
 from .task import read_info
 
@@ -42,6 +51,146 @@ _COLLECTED = "_answers"  # fairseq shows no meter whose name begins with an unde
 _RATES = (Rate("accuracy", "correct", "sample_size", scale=100.0),)
 
 logger = logging.getLogger(__name__)
+
+
+class WholeValidation(FairseqTask):
+    """A task whose validation covers every example.
+
+    fairseq leaves out the last batch where its size is not a multiple of ``--required-batch-size-multiple``, which is 8
+    if nothing is said: of 81 validation examples 80 would be scored. The flag is meant for the speed of training.
+    """
+
+    def get_batch_iterator(self, dataset: Any, *args: Any, **kwargs: Any) -> Any:
+        """As in fairseq, with batches of any size for all but the training data."""
+        if dataset is not self.datasets.get("train"):
+            kwargs["required_batch_size_multiple"] = 1
+        return super().get_batch_iterator(dataset, *args, **kwargs)
+
+
+class _Sized(FairseqDataset):
+    """A dataset whose ``sizes``, in tokens, shape (N,), are known."""
+
+    sizes: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def size(self, index: int) -> int:
+        return int(self.sizes[index])
+
+    num_tokens = size
+
+
+# GLUE
+
+
+@dataclass
+class GlueConfig(SentencePredictionConfig):
+    """Options of the task: fairseq's, and its own, which cuts the longer sentence of a pair."""
+
+    max_length: int = option(
+        128, "tokens of an example; of longer ones the longer sentence is cut, as in BERT and ELECTRA", ge=8
+    )
+
+
+@register_task("glue", dataclass=GlueConfig)
+class GlueTask(WholeValidation, SentencePredictionTask):
+    """A sentence or a pair of sentences to classify or to score.
+
+    It differs from fairseq's task in the length: there the end of a joined pair is cut off, so that nothing may be left
+    of the second sentence; and the model's positions need not be the length of the data.
+    """
+
+    cfg: GlueConfig
+
+    @classmethod
+    def setup_task(cls, cfg: GlueConfig, **kwargs: Any) -> "GlueTask":
+        with one_line_errors():
+            check(GlueConfig(max_length=cfg.max_length))
+        task: GlueTask = super().setup_task(cfg, **kwargs)
+        return task
+
+    def load_dataset(self, split: str, combine: bool = False, **kwargs: Any) -> SortDataset:
+        """Loads a split; a test split need not have labels."""
+        inputs = [name for name in ("input0", "input1") if name == "input0" or Path(self.cfg.data, name).is_dir()]
+        sentences = [self._items(name, split) for name in inputs]
+        if None in sentences:
+            raise FileNotFoundError(f"{self.cfg.data}: has no split {split}")
+        tokens = SentencesDataset(
+            sentences, begin=self.dictionary.bos(), separator=self.cfg.separator_token, max_length=self.cfg.max_length
+        )
+        parts = {
+            "id": IdDataset(),
+            "net_input": {
+                "src_tokens": RightPadDataset(tokens, pad_idx=self.dictionary.pad()),
+                "src_lengths": NumelDataset(tokens, reduce=False),
+            },
+            "nsentences": NumSamplesDataset(),
+            "ntokens": NumelDataset(tokens, reduce=True),
+        }
+        if (targets := self._targets(split)) is not None:
+            parts["target"] = targets
+        with data_utils.numpy_seed(self.cfg.seed):
+            shuffled = np.random.permutation(len(tokens))
+        self.datasets[split] = SortDataset(NestedDictionaryDataset(parts, sizes=[tokens.sizes]), sort_order=[shuffled])
+        logger.info(f"{self.cfg.data}: {len(tokens):,} examples in {split}")
+        return self.datasets[split]
+
+    def max_positions(self) -> int:
+        return self.cfg.max_length
+
+    def _items(self, key: str, split: str) -> Any:
+        return data_utils.load_indexed_dataset(str(Path(self.cfg.data, key, split)), self.dictionary)
+
+    def _targets(self, split: str) -> FairseqDataset | None:
+        path = Path(self.cfg.data, "label", f"{split}.label")
+        if path.exists():  # scores
+            return RawLabelDataset([[float(line)] for line in path.read_text(encoding="utf-8").split()])
+        if (labels := self._items("label", split)) is None:
+            return None
+        stripped = StripTokenDataset(labels, id_to_strip=self.label_dictionary.eos())
+        return OffsetTokensDataset(stripped, offset=-self.label_dictionary.nspecial)
+
+
+def shared_lengths(
+    first: NDArray[np.int64], second: NDArray[np.int64], budget: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """How much of two sentences is kept, shape (N,) each: the longer one gives a token until both have the budget."""
+    kept = np.minimum(first, np.maximum(budget - second, (budget + 1) // 2))
+    return kept, np.minimum(second, budget - kept)
+
+
+class SentencesDataset(_Sized):
+    """``<s> A </s>`` or ``<s> A </s> B </s>``, the sentences cut at their ends to ``max_length`` tokens in all.
+
+    An item of the one or two datasets is a sentence and ``</s>``; ``begin`` is the id of ``<s>``, ``separator`` one
+    before the second sentence (RoBERTa has ``</s>`` there).
+    """
+
+    def __init__(self, sentences: Sequence[Any], *, begin: int, separator: int | None, max_length: int) -> None:
+        super().__init__()
+        self._sentences = sentences
+        self._begin = begin
+        self._separator = [] if separator is None or len(sentences) == 1 else [separator]
+        lengths = [np.asarray(part.sizes, dtype=np.int64) - 1 for part in sentences]
+        fixed = 1 + len(sentences) + len(self._separator)
+        budget = max_length - fixed
+        self._kept = (
+            shared_lengths(lengths[0], lengths[1], budget) if len(lengths) == 2 else (np.minimum(lengths[0], budget),)
+        )
+        self.sizes = fixed + np.sum(self._kept, axis=0)
+
+    def __getitem__(self, index: int) -> Tensor:
+        parts = [torch.tensor([self._begin])]
+        for number, (sentences, kept) in enumerate(zip(self._sentences, self._kept, strict=True)):
+            sentence = sentences[index]
+            if number:
+                parts.append(torch.tensor(self._separator, dtype=torch.long))
+            parts += [sentence[: kept[index]], sentence[-1:]]
+        return torch.cat(parts)
+
+
+# SQuAD
 
 
 @dataclass
@@ -54,28 +203,22 @@ class SquadTaskConfig(FairseqDataclass):
 
 @register_task("squad", dataclass=SquadTaskConfig)
 class SquadTask(WholeValidation):
-    """Question answering on the features of 'truneg data prepare', with the package's bert and electra models."""
+    """Question answering on the features of 'truneg data prepare', with the package's bert and electra models.
+
+    It is for a checkpoint's own data or, with ``from_checkpoint``, for others of their kind.
+    """
 
     cfg: SquadTaskConfig
 
-    def __init__(
-        self, cfg: SquadTaskConfig, dictionary: Dictionary, info: dict[str, Any], from_checkpoint: bool = False
-    ) -> None:
+    def __init__(self, cfg: SquadTaskConfig, from_checkpoint: bool = False, **kwargs: Any) -> None:
         super().__init__(cfg)
-        self.dictionary = dictionary
-        self.info = info
-        self._from_checkpoint = from_checkpoint
-        impossible = any(split["impossible"] for split in info["splits"].values())
-        self.state.merge_state_dict({"vocabulary": info["vocabulary"], "unanswerable": impossible})
-
-    @classmethod
-    def setup_task(cls, cfg: SquadTaskConfig, from_checkpoint: bool = False, **kwargs: Any) -> "SquadTask":
-        """Loads the dictionary; for a checkpoint's own data or, with ``from_checkpoint``, for others of its kind."""
         with one_line_errors():
-            info = read_info(Path(cfg.data))
-        dictionary = Dictionary.load(str(Path(cfg.data) / "dict.txt"))
-        dictionary.add_symbol(MASK_SYMBOL)
-        return cls(cfg, dictionary, info, from_checkpoint)
+            self.info = read_info(Path(cfg.data))
+        self.dictionary = Dictionary.load(str(Path(cfg.data) / "dict.txt"))
+        self.dictionary.add_symbol(MASK_SYMBOL)
+        self._from_checkpoint = from_checkpoint
+        impossible = any(split["impossible"] for split in self.info["splits"].values())
+        self.state.merge_state_dict({"vocabulary": self.info["vocabulary"], "unanswerable": impossible})
 
     @property
     def unanswerable(self) -> bool:
@@ -107,8 +250,7 @@ class SquadTask(WholeValidation):
         return model
 
     def max_positions(self) -> int:
-        longest: int = self.info["max_length"]
-        return longest
+        return int(self.info["max_length"])
 
     def reduce_metrics(self, logging_outputs: Sequence[dict[str, Any]], criterion: Any) -> None:
         """Logs what the criterion does, and in validation EM and F1 of the whole subset.
@@ -134,12 +276,10 @@ class SquadTask(WholeValidation):
     def source_dictionary(self) -> Dictionary:
         return self.dictionary
 
-    @property
-    def target_dictionary(self) -> Dictionary:
-        return self.dictionary
+    target_dictionary = source_dictionary
 
 
-class SquadDataset(FairseqDataset):
+class SquadDataset(_Sized):
     """The windows of a split; an item is the number of a window, :meth:`collater` makes the batch.
 
     Every batch carries the split's name; without ``shuffle``, which orders each epoch anew, the longest come first.
@@ -148,22 +288,13 @@ class SquadDataset(FairseqDataset):
     def __init__(self, features: SquadFeatures, split: str, pad: int, *, shuffle: bool) -> None:
         super().__init__()
         self.features = features
-        self.sizes: NDArray[np.int64] = features.lengths
+        self.sizes = features.lengths
         self._split = split
         self._pad = pad
         self._shuffle = shuffle
 
-    def __len__(self) -> int:
-        return len(self.features)
-
     def __getitem__(self, index: int) -> int:
         return index
-
-    def size(self, index: int) -> int:
-        return int(self.sizes[index])
-
-    def num_tokens(self, index: int) -> int:
-        return self.size(index)
 
     def num_tokens_vec(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
         return self.sizes[indices]
