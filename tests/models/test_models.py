@@ -19,12 +19,12 @@ import truneg_fairseq
 
 truneg_fairseq.register()
 
-from truneg_fairseq.models.bert import BERT_SIZES, Size  # noqa: E402
-from truneg_fairseq.models.electra import ELECTRA_SIZES, ElectraSize  # noqa: E402
+from truneg_fairseq.models.bert import BERT_SIZES, SIZE  # noqa: E402
+from truneg_fairseq.models.electra import ELECTRA_SIZE, ELECTRA_SIZES  # noqa: E402
 from truneg_fairseq.models.encoder import segments_from_separators  # noqa: E402
 
-TINY = {**Size(2, 24, 40, 3)._asdict(), "max_positions": 16}
-TINY_ELECTRA = {**ElectraSize(2, 24, 40, 3, 12, 2, 8, 16, 2)._asdict(), "max_positions": 16}
+TINY = {**dict(zip(SIZE, (2, 24, 40, 3), strict=True)), "max_positions": 16}
+TINY_ELECTRA = {**dict(zip(ELECTRA_SIZE, (2, 24, 40, 3, 12, 2, 8, 16, 2), strict=True)), "max_positions": 16}
 ELECTRA_PARAMETERS = {  # discriminator, generator, both with shared embeddings
     "electra_small": (13_549_057, 4_620_026, 14_196_219),
     "electra_base": (109_483_009, 33_740_602, 119_386_427),
@@ -62,15 +62,15 @@ def parameters(*modules: torch.nn.Module) -> int:
 @pytest.mark.parametrize("arch", ELECTRA_PARAMETERS)
 def test_electra_has_the_published_numbers_of_parameters(arch):
     """Counted on one and two layers and 522 tokens: the large model takes 1.4 GB, and its layers are all alike."""
-    size, vocabulary = ELECTRA_SIZES[arch], dictionary(522)
+    depth_of_all, embedding = ELECTRA_SIZES[arch][0], ELECTRA_SIZES[arch][4]
+    vocabulary = dictionary(522)
     counts = []
     for depth in (1, 2):
         model = build(arch, vocabulary, detection=True, encoder_layers=depth, generator_layers=depth)
         both = (model.encoder, model.discriminator_head), (model.generator,), (model,)
         counts.append([parameters(*modules) for modules in both])
-    layers = [one + (size.encoder_layers - 1) * (two - one) for one, two in zip(*counts, strict=True)]
-    row = size.embedding_dim
-    rows = 30_000 * row, 30_000 * (row + 1), 30_000 * (row + 1)  # the generator has a bias a token
+    layers = [one + (depth_of_all - 1) * (two - one) for one, two in zip(*counts, strict=True)]
+    rows = 30_000 * embedding, 30_000 * (embedding + 1), 30_000 * (embedding + 1)  # the generator has a bias a token
     assert tuple(map(sum, zip(layers, rows, strict=True))) == ELECTRA_PARAMETERS[arch]
 
 
@@ -88,7 +88,7 @@ def test_other_sizes_are_huggingfaces(arch):
         if "bert" in arch:
             reference = BertForMaskedLM(BertConfig(**common))
         else:
-            reference = ElectraForMaskedLM(ElectraConfig(**common, embedding_size=size.embedding_dim))
+            reference = ElectraForMaskedLM(ElectraConfig(**common, embedding_size=size[4]))
     assert parameters(model) == parameters(reference)
     assert {module.eps for module in model.modules() if isinstance(module, torch.nn.LayerNorm)} == {1e-12}
     assert model.encoder.sentence_encoder.embed_tokens.weight.std().item() == pytest.approx(0.02, rel=0.05)

@@ -1,8 +1,7 @@
-"""Runs side by side: as many at a time as devices are given, under one progress bar, all ended by the first error.
+"""Runs side by side, here or each as a job of SLURM, under one progress bar, all ended by the first error.
 
-Each works here or as a job of SLURM, which is submitted once, waited for, and put back into the queue when it is
-preempted. It needs SLURM's commands alone. submitit learns of a job's end from sacct, and would wait for ever for a job
-that was cancelled on a cluster without a database of accounts.
+submitit learns of a job's end from sacct, and would wait for ever for a job that was cancelled on a cluster without a
+database of accounts.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from ..errors import TrueNegError, one_line_errors
 from ..files import replacing_text
@@ -48,13 +47,7 @@ class LaunchOptions:
     )
 
 
-class Named(Protocol):
-    @property
-    def name(self) -> str:
-        """As shown."""
-
-
-RunT = TypeVar("RunT", bound=Named)
+RunT = TypeVar("RunT", bound=Any)  # with a name
 
 
 class Stopped(Exception):
@@ -94,10 +87,10 @@ def run_jobs(
     lengths: Sequence[int],
     unit: str = " updates",
 ) -> None:
-    """Executes runs in their order, as many at a time as devices are given, under one progress bar.
+    """Executes runs in their order in threads, as many at a time as devices are given, under one progress bar.
 
     The first error ends all runs, and so do SIGTERM and, without saving, Ctrl-C; what was begun goes on at the next
-    start. ``execute`` is called in a thread; ``lengths`` are in ``unit``, as :attr:`Job.progress` counts.
+    start. ``lengths`` are in ``unit``, as :attr:`Job.progress` counts.
     """
     free: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     for device in devices:
@@ -186,9 +179,8 @@ _QUEUE = _Queue()
 def call_in_job(work: Call, *, name: str, folder: Path, options: Sequence[str], poll: Callable[[], None]) -> None:
     """Calls a function of this package in a job of SLURM, in the current folder, and waits for the job's end.
 
-    ``folder`` is the job's alone; the job that a former command has submitted for it is waited for, and no other one
-    submitted. ``options`` are those of sbatch, such as "partition=gpu"; an error from ``poll`` ends the waiting, not
-    the job. A job that fails, is cancelled or killed raises a TrueNegError with the end of its log.
+    ``folder`` is the job's alone: the job that a former command has submitted for it is waited for, and no other one
+    submitted. An error from ``poll`` ends the waiting, not the job.
     """
     folder = folder.resolve()
     log, ended = folder / LOG_NAME, folder / ENDED_NAME

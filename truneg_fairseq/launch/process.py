@@ -1,8 +1,7 @@
-"""The process of one piece of work.
+"""The process of one piece of work: its peak memory is its own, and one that is killed takes nothing along.
 
 ``python -m truneg_fairseq.launch.process PRECISION FLAGS...`` is fairseq-train with these flags; at its end it notes
-in the run's folder what the run has taken. :func:`call_logged` has a process call functions. Each run has a process of
-its own: its peak memory is its own, and one that is killed takes nothing along.
+in the run's folder what the run has taken. :func:`call_logged` has a process call functions.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ import msgspec
 
 from ..errors import TrueNegError, one_line_errors
 from ..files import replacing_file, replacing_text
-from ..trainer.checkpoints import LAST
+from ..trainer.checkpoints import LAST, read_lazily
 
 Call: TypeAlias = "partial[Any]"
 """A function of this package and its keywords, for another process."""
@@ -49,9 +48,8 @@ _PATIENCE = 120.0  # seconds that a training has to save itself after a signal
 _PARENT = "TRUNEG_FAIRSEQ_PARENT"
 # Variables that torchrun and the like set for their processes; a training that is started here must not see them.
 _RANKS = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-_TAIL = 4_096
 _CALL = "call"
-_LOG_TAIL = 1 << 16
+_TAIL, _LOG_TAIL = 1 << 12, 1 << 16
 _LONGEST_QUOTE = 200
 
 
@@ -60,10 +58,9 @@ def run_logged(
 ) -> int:
     """Runs a command in a folder, and ends it if this function exits for any reason; gives its exit code.
 
-    The signals of :data:`ENDS` end it, upon which a training saves itself; Ctrl-C kills it, as nobody who presses it
-    wants to wait. Python gives them to the main thread alone: in another one, ``poll``, which is called twice a second,
-    has to raise. The command's paths are absolute, what it prints is added to ``log``, and ``device`` is the GPU to
-    see, as in ``CUDA_VISIBLE_DEVICES`` (None for all).
+    The signals of :data:`ENDS` end it, upon which a training saves itself; Ctrl-C kills it. Python gives them to the
+    main thread alone: in another one, ``poll``, which is called twice a second, has to raise. What the command prints
+    is added to ``log``, and ``device`` is the GPU to see, as in ``CUDA_VISIBLE_DEVICES`` (None for all).
     """
     seen = {} if device is None else {"CUDA_VISIBLE_DEVICES": device}
     with exit_on_signals():
@@ -124,11 +121,9 @@ def _exit(number: int, frame: FrameType | None) -> None:
 def environment_of(folder: Path) -> dict[str, str]:
     """For a process that imports this package, and nothing from the folder that the user happens to be in.
 
-    ``-m`` puts the current folder first on ``sys.path``, and the user's may hold ``fairseq/`` or ``filelock.py``, and
-    may be the run's folder too. Hence a training starts where this package lies (Python 3.10 has nothing else to
-    offer), without the current folder on the path, and without names in PYTHONPATH that mean it. In a job of several
-    processes it would wait for the other ranks. Weights and Biases, which would take the current folder, writes to the
-    run's.
+    ``-m`` puts the current folder first on ``sys.path``, and the user's may hold ``fairseq/`` or ``filelock.py``. Hence
+    a training starts where this package lies (Python 3.10 has nothing else to offer), without names in PYTHONPATH that
+    mean the current folder. Weights and Biases, which would take the current folder, writes to the run's.
     """
     own = [str(Path(name).absolute()) for name in os.environ.get("PYTHONPATH", "").split(os.pathsep) if name]
     defaults = {"PYTHONWARNINGS": "ignore", "WANDB_DIR": str(folder.resolve())}
@@ -182,9 +177,7 @@ def call_logged(calls: Sequence[Call], *, log: Path, poll: Callable[[], None], d
 
 def updates_in(log: Path) -> int:
     """The number of updates that the end of a training's log tells."""
-    if not log.exists():
-        return 0
-    found = re.findall(r'num_updates": "(\d+)"', read_tail(log, _TAIL))
+    found = re.findall(r'num_updates": "(\d+)"', read_tail(log, _TAIL)) if log.exists() else ()
     return int(found[-1]) if found else 0
 
 
@@ -220,10 +213,8 @@ def main(argv: Sequence[str]) -> None:
         with one_line_errors():
             return call_kept(Path(flags[0]))
     _train(flags, precision)
-    import torch
-
     folder = Path(flags[flags.index("--save-dir") + 1])
-    state = torch.load(folder / LAST, map_location="cpu", weights_only=True, mmap=True)["extra_state"]
+    state = read_lazily(folder / LAST)["extra_state"]
     used = {"wall_seconds": round(float(state["previous_training_time"]), 1)}
     memory = peak_memory_mb(cpu="--cpu" in flags)
     with replacing_text(folder / FINISHED_NAME) as stream:
@@ -270,8 +261,7 @@ def end_with_command() -> None:
 def peak_memory_mb(*, cpu: bool) -> float | None:
     """Peak memory in MB of a training in this process: reserved by torch on the GPU, or else main memory.
 
-    fairseq resets torch's peak in every step; what torch has reserved it does not give back. None for main memory
-    without Linux's /proc: ru_maxrss would be the peak of the process that started this one.
+    None without Linux's /proc: ru_maxrss would be the peak of the process that started this one.
     """
     import torch
 

@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 
 from ..errors import TrueNegError
 from ..files import read_json, replacing_file, replacing_text
-from ..trainer.checkpoints import LAST
+from ..trainer.checkpoints import LAST, read_lazily
 from ..trainer.folder import is_held
 from ..trainer.stopping import EXIT_DIVERGED, EXIT_STOPPED
 from . import process
@@ -93,8 +93,8 @@ class TrainingRun(abc.ABC):
     def train(self, progress: Callable[[int], None], device: str | None = None) -> Path:
         """Trains where that is not done, and gives the trained model's file.
 
-        ``progress`` is called with the number of updates that are done, and an error from it ends the training; the
-        device is the GPU, None for any. A loss of NaN raises :class:`Diverged`.
+        ``progress`` is called with the number of updates that are done, and an error from it ends the training. A loss
+        of NaN raises :class:`Diverged`.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         # From its settings to its end: before it has saved anything, another command's settings would replace them.
@@ -124,8 +124,7 @@ class TrainingRun(abc.ABC):
         checkpoint = checkpoint or self.folder / LAST
         if not checkpoint.exists():
             return
-        content = torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)  # the model alone
-        content["last_optimizer_state"] = None
+        content = {**read_lazily(checkpoint), "last_optimizer_state": None}
         with replacing_file(path) as stream:
             torch.save(content, stream)
 
@@ -162,10 +161,7 @@ def hold_lock(lock: Path, held_elsewhere: str) -> Iterator[None]:
 
 
 def write_settings(folder: Path, settings: Mapping[str, Any]) -> None:
-    """Writes a run's settings into its folder; what was begun there goes on only with the same ones.
-
-    To be called while nobody else works in the folder.
-    """
+    """Writes a run's settings into its folder; what was begun there goes on only with the same ones."""
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / SETTINGS_NAME).exists() and any(folder.glob("checkpoint*.pt")):
         raise TrueNegError(f"--output {folder}: has checkpoints of another training; choose another folder")
@@ -180,18 +176,16 @@ def write_settings(folder: Path, settings: Mapping[str, Any]) -> None:
 
 
 def changed_setting(folder: Path, settings: Mapping[str, Any]) -> tuple[str, Any, Any] | None:
-    """The first setting that differs from the run's in a folder: name, value there, value here; None without one.
+    """The first setting that differs from the run's in a folder: name, value there, value here.
 
-    None too where nothing has been made yet: in a new folder, and in one whose run failed before it saved anything.
+    None without one, and where nothing was saved yet.
     """
     path = folder / SETTINGS_NAME
     if not path.exists() or not any(any(folder.glob(pattern)) for pattern in _MADE):
         return None
     found = read_json(path, dict[str, Any], expected="a run's settings; remove the folder or choose another --output")
-    for name in [*settings, *(name for name in found if name not in settings)]:
-        if found.get(name) != settings.get(name):
-            return name, found.get(name), settings.get(name)
-    return None
+    changed = (name for name in {**settings, **found} if found.get(name) != settings.get(name))
+    return next(((name, found.get(name), settings.get(name)) for name in changed), None)
 
 
 def check_precision(precision: str, *, cpu: bool, launcher: str = HERE) -> None:
@@ -199,10 +193,8 @@ def check_precision(precision: str, *, cpu: bool, launcher: str = HERE) -> None:
 
     What another machine has, its job checks.
     """
-    if launcher != HERE:
-        return
     import torch
 
-    if precision == "fp16" and (cpu or not torch.cuda.is_available()):
+    if launcher == HERE and precision == "fp16" and (cpu or not torch.cuda.is_available()):
         where = "--cpu" if cpu else "no GPU"
         raise TrueNegError(f"--precision fp16: found {where}; expected a GPU; use bf16 or fp32 on the CPU")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from argparse import ArgumentParser
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from fairseq.models import ARCH_CONFIG_REGISTRY, register_model, register_model_architecture
@@ -22,8 +22,8 @@ from torch import Tensor, nn
 from ..errors import TrueNegError, one_line_errors
 from ..optim import tag_parameters
 from .encoder import (
+    ClassificationHead,
     LmHead,
-    PooledClassificationHead,
     QuestionAnsweringHead,
     SentenceEncoder,
     set_layer_norm_eps,
@@ -108,6 +108,7 @@ class BertModel(RobertaModel):
     """
 
     name = "bert"
+    has_pooler = True  # a layer before that of a classification head
 
     def __init__(self, args: Any, encoder: BertEncoder) -> None:
         super().__init__(args, encoder)
@@ -152,16 +153,12 @@ class BertModel(RobertaModel):
         self, name: str, num_classes: int | None = None, inner_dim: int | None = None, **kwargs: Any
     ) -> None:
         """Adds a head (fairseq's sentence_prediction task calls this); one of the same name is replaced."""
-        head = self.build_classification_head(num_classes or 2, inner_dim)
+        args, hidden = self.args, self.args.encoder_embed_dim
+        inner = inner_dim or hidden if self.has_pooler else None
+        head = ClassificationHead(hidden, num_classes or 2, args.pooler_dropout, inner, args.pooler_activation_fn)
         head.apply(init_bert_params).train(self.training)
         self.classification_heads[name] = head
         tag_parameters(self)
-
-    def build_classification_head(self, classes: int, inner_dim: int | None) -> nn.Module:
-        hidden, args = self.args.encoder_embed_dim, self.args
-        return PooledClassificationHead(
-            hidden, inner_dim or hidden, classes, args.pooler_activation_fn, args.pooler_dropout
-        )
 
     def register_question_answering_head(self) -> None:
         """Adds the head of question answering in the place of the masked-LM head."""
@@ -240,21 +237,15 @@ class BertModel(RobertaModel):
         return ("classification_heads.", "question_answering_head.", "encoder.lm_head.")
 
 
-class Size(NamedTuple):
-    """The numbers that an architecture's name stands for."""
-
-    encoder_layers: int
-    encoder_embed_dim: int
-    encoder_ffn_embed_dim: int
-    encoder_attention_heads: int
-
+SIZE = ("encoder_layers", "encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_attention_heads")
+"""The numbers that an architecture's name stands for."""
 
 BERT_SIZES = {
-    "truneg_bert_tiny": Size(2, 128, 512, 2),
-    "truneg_bert_mini": Size(4, 256, 1024, 4),
-    "truneg_bert_small": Size(4, 512, 2048, 8),
-    "truneg_bert_base": Size(12, 768, 3072, 12),
-    "truneg_bert_large": Size(24, 1024, 4096, 16),
+    "truneg_bert_tiny": (2, 128, 512, 2),
+    "truneg_bert_mini": (4, 256, 1024, 4),
+    "truneg_bert_small": (4, 512, 2048, 8),
+    "truneg_bert_base": (12, 768, 3072, 12),
+    "truneg_bert_large": (24, 1024, 4096, 16),
 }
 """By architecture, as published: Devlin et al. (2019), and Turc et al. (2019) for the small ones."""
 
@@ -262,7 +253,7 @@ BERT_SIZES = {
 @register_model_architecture("bert", "bert")
 def bert_architecture(args: Any) -> None:
     """Defaults of all sizes; the size itself is BERT-base."""
-    set_defaults(args, **BERT_SIZES["truneg_bert_base"]._asdict())
+    set_defaults(args, **dict(zip(SIZE, BERT_SIZES["truneg_bert_base"], strict=True)))
     set_defaults(
         args,
         embedding_dim=args.encoder_embed_dim,
@@ -279,15 +270,17 @@ def set_defaults(args: Any, **defaults: Any) -> None:
         setattr(args, key, safe_getattr(args, key, value))
 
 
-def register_sizes(model: str, sizes: Mapping[str, Any], complete: Callable[[Any], None]) -> None:
-    """Registers a model's architectures: named tuples of arguments by name, and what sets the rest for all."""
+def register_sizes(
+    model: str, names: Sequence[str], sizes: Mapping[str, Sequence[int]], complete: Callable[[Any], None]
+) -> None:
+    """Registers a model's architectures: the names of the numbers, these by architecture, and what sets the rest."""
 
-    def architecture(size: Any, args: Any) -> None:
-        set_defaults(args, **size._asdict())
+    def architecture(size: Sequence[int], args: Any) -> None:
+        set_defaults(args, **dict(zip(names, size, strict=True)))
         complete(args)
 
     for name, size in sizes.items():
         register_model_architecture(model, name)(partial(architecture, size))
 
 
-register_sizes("bert", BERT_SIZES, bert_architecture)
+register_sizes("bert", SIZE, BERT_SIZES, bert_architecture)

@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 
 from fairseq.models import register_model, register_model_architecture
 from fairseq.modules.transformer_sentence_encoder import init_bert_params
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..optim import tag_parameters
-from .bert import BertEncoder, BertModel, bert_architecture, register_sizes, set_defaults
-from .encoder import DiscriminatorHead, LinearClassificationHead, layer_states
+from ..options import flag_of
+from .bert import SIZE, BertEncoder, BertModel, bert_architecture, register_sizes, set_defaults
+from .encoder import DiscriminatorHead, layer_states
 
 
 class ReplacedTokens(NamedTuple):
@@ -35,6 +36,7 @@ class ElectraModel(BertModel):
     """ELECTRA (Clark et al., 2020): the discriminator is ``encoder``, and what fine-tuning loads."""
 
     name = "electra"
+    has_pooler = False
 
     def __init__(self, args: Any, encoder: BertEncoder, generator: BertEncoder | None = None) -> None:
         super().__init__(args, encoder)
@@ -59,13 +61,8 @@ class ElectraModel(BertModel):
     @staticmethod
     def add_args(parser: ArgumentParser) -> None:
         BertModel.add_args(parser)
-        for name, what in (
-            ("layers", "layers"),
-            ("embed-dim", "width of the layers"),
-            ("ffn-embed-dim", "width of the feed-forward layers"),
-            ("attention-heads", "attention heads"),
-        ):
-            parser.add_argument(f"--generator-{name}", type=int, metavar="N", help=f"the generator's {what}")
+        for own, name in _GENERATOR.items():
+            parser.add_argument(flag_of(name), type=int, metavar="N", help=f"the generator's {flag_of(own)}")
 
     @classmethod
     def build_model(cls, args: Any, task: Any) -> ElectraModel:
@@ -73,12 +70,10 @@ class ElectraModel(BertModel):
         model = super().build_model(args, task)
         if not getattr(task, "replaced_token_detection", False):
             return model
-        generator = BertEncoder(generator_arguments(args), task.source_dictionary)
-        return cls(args, model.encoder, generator)
-
-    def build_classification_head(self, classes: int, inner_dim: int | None) -> nn.Module:
-        """ELECTRA's head, which has no inner layer."""
-        return LinearClassificationHead(self.args.encoder_embed_dim, classes, self.args.pooler_dropout)
+        of_generator = copy.deepcopy(args)
+        for own, name in _GENERATOR.items():
+            setattr(of_generator, own, getattr(args, name))
+        return cls(args, model.encoder, BertEncoder(of_generator, task.source_dictionary))
 
     def replaceable_parts(self) -> tuple[str, ...]:
         """The discriminator alone goes into fine-tuning; pre-training goes on with both halves."""
@@ -126,34 +121,15 @@ class ElectraModel(BertModel):
         return ReplacedTokens(tokens, self.discriminator_head(features), tuple(states), generator_logits)
 
 
-def generator_arguments(args: Any) -> Any:
-    """The arguments of the generator as those of an encoder."""
-    args = copy.deepcopy(args)
-    for size in ("layers", "embed_dim", "ffn_embed_dim", "attention_heads"):
-        setattr(args, f"encoder_{size}", getattr(args, f"generator_{size}"))
-    return args
-
-
-class ElectraSize(NamedTuple):
-    """The numbers that an architecture's name stands for."""
-
-    encoder_layers: int
-    encoder_embed_dim: int
-    encoder_ffn_embed_dim: int
-    encoder_attention_heads: int
-    embedding_dim: int
-    generator_layers: int
-    generator_embed_dim: int
-    generator_ffn_embed_dim: int
-    generator_attention_heads: int
-
+_GENERATOR = {name: name.replace("encoder_", "generator_") for name in SIZE}
+ELECTRA_SIZE = (*SIZE, "embedding_dim", *_GENERATOR.values())
 
 ELECTRA_SIZES = {
-    "electra_tiny": ElectraSize(2, 128, 512, 2, 64, 2, 64, 256, 1),
-    "electra_small": ElectraSize(12, 256, 1024, 4, 128, 12, 64, 256, 1),
-    "electra_small_plus": ElectraSize(12, 256, 1024, 4, 128, 12, 256, 1024, 4),
-    "electra_base": ElectraSize(12, 768, 3072, 12, 768, 12, 256, 1024, 4),
-    "electra_large": ElectraSize(24, 1024, 4096, 16, 1024, 24, 256, 1024, 4),
+    "electra_tiny": (2, 128, 512, 2, 64, 2, 64, 256, 1),
+    "electra_small": (12, 256, 1024, 4, 128, 12, 64, 256, 1),
+    "electra_small_plus": (12, 256, 1024, 4, 128, 12, 256, 1024, 4),
+    "electra_base": (12, 768, 3072, 12, 768, 12, 256, 1024, 4),
+    "electra_large": (24, 1024, 4096, 16, 1024, 24, 256, 1024, 4),
 }
 """By architecture, as released, but for ``electra_tiny``, which is for trying things out. ``electra_small_plus`` is the
 released ELECTRA-small, whose generator is as wide as its discriminator."""
@@ -162,8 +138,8 @@ released ELECTRA-small, whose generator is as wide as its discriminator."""
 @register_model_architecture("electra", "electra")
 def electra_architecture(args: Any) -> None:
     """Defaults of all sizes; the size itself is ELECTRA-small."""
-    set_defaults(args, **ELECTRA_SIZES["electra_small"]._asdict())
+    set_defaults(args, **dict(zip(ELECTRA_SIZE, ELECTRA_SIZES["electra_small"], strict=True)))
     bert_architecture(args)
 
 
-register_sizes("electra", ELECTRA_SIZES, electra_architecture)
+register_sizes("electra", ELECTRA_SIZE, ELECTRA_SIZES, electra_architecture)

@@ -331,30 +331,22 @@ class DiscriminatorHead(nn.Module):
         return self.out_proj(self.activation_fn(self.dense(features))).squeeze(-1)
 
 
-class PooledClassificationHead(nn.Module):
-    """BERT's: of features, shape (B, T, H), the first token's through dense layer, tanh and dropout; logits (B, C)."""
+class ClassificationHead(nn.Module):
+    """The first token's features, of shape (B, T, H), through dropout and a linear layer; logits of shape (B, C).
 
-    def __init__(self, hidden: int, inner: int, classes: int, activation_fn: str, dropout: float) -> None:
+    BERT's has a layer of width ``inner`` and tanh before, ELECTRA's has none.
+    """
+
+    def __init__(self, hidden: int, classes: int, dropout: float, inner: int | None, activation_fn: str) -> None:
         super().__init__()
-        self.dense = nn.Linear(hidden, inner)
+        self.dense = None if inner is None else nn.Linear(hidden, inner)
         self.activation_fn = activation_function(activation_fn)
         self.dropout = nn.Dropout(dropout)
-        self.out_proj = nn.Linear(inner, classes)
+        self.out_proj = nn.Linear(inner or hidden, classes)
 
     def forward(self, features: Tensor, **unused: Any) -> Tensor:
-        return self.out_proj(self.dropout(self.activation_fn(self.dense(features[:, 0]))))
-
-
-class LinearClassificationHead(nn.Module):
-    """ELECTRA's: of features, shape (B, T, H), the first token's through dropout and a linear layer; logits (B, C)."""
-
-    def __init__(self, hidden: int, classes: int, dropout: float) -> None:
-        super().__init__()
-        self.dropout = nn.Dropout(dropout)
-        self.out_proj = nn.Linear(hidden, classes)
-
-    def forward(self, features: Tensor, **unused: Any) -> Tensor:
-        return self.out_proj(self.dropout(features[:, 0]))
+        first = features[:, 0]
+        return self.out_proj(self.dropout(first if self.dense is None else self.activation_fn(self.dense(first))))
 
 
 class AnswerLogits(NamedTuple):
