@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import logging
 import re
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import TrueNegError, unreadable
 from ..files import file_digest, replacing_file, require_checkpoint
-from ..trainer.checkpoints import VOCABULARY
+from ..trainer.checkpoints import VOCABULARY, read_lazily
 from ..vocabulary import fingerprint, read_symbols
 
 if TYPE_CHECKING:
@@ -64,12 +63,8 @@ class Checkpoint:
 def read_checkpoint(path: Path) -> Checkpoint:
     """Loads a checkpoint of fairseq-train or fairseq-hydra-train, with weights_only."""
     require_checkpoint(path)
-    import torch
-
     try:
-        # The optimizer's state, two thirds of a checkpoint, is never read.
-        mapped = zipfile.is_zipfile(path)
-        content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
+        content: dict[str, Any] = read_lazily(path)
         state, config = dict(content["model"]), _arguments(content.get("cfg"))
     except Exception as error:  # other files fail to unpickle in many ways
         raise TrueNegError(f"{path}: {unreadable(error)}; expected a fairseq checkpoint") from None
@@ -117,9 +112,8 @@ def write_checkpoint(
     task: str,
     settings: Mapping[str, Any],
 ) -> None:
-    """Writes weights as a checkpoint at zero updates and without an optimizer's state.
+    """Writes weights as a checkpoint at zero updates, of tensors and plain Python values.
 
-    It holds only tensors and plain Python values. An existing output is replaced by a whole file.
     The model's argument ``_name`` is the architecture; ``settings`` are the task's arguments that are not its defaults.
     """
     import torch

@@ -1,8 +1,7 @@
 """Checkpoint files: whole or not there, and checked before a run continues from them.
 
 torch.save writes a zip archive with a CRC-32 of every record, and torch.load does not compare them: a flipped bit in a
-weight is loaded without a word. :func:`damage` compares them. The checksums are part of the file, so they survive every
-copy, stock readers know the format, and checkpoints that were written without this package have them too.
+weight is loaded without a word. :func:`damage` compares them.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ VOCABULARY = "vocabulary"
 """What the extra_state of a checkpoint calls the fingerprint of its dictionary."""
 _NAMES = re.compile(r"checkpoint(_last|_best|\d+|_\d+_\d+|\.best_.+)\.pt")  # fairseq's own
 _PARTS = re.compile(r"\.checkpoint.*\.pt\.[0-9a-f]+\.part")
-_ZIP = b"PK\x03\x04"
 
 
 def save(state: Any, path: Path) -> None:
@@ -48,7 +46,7 @@ def copy(source: Path, target: Path) -> None:
 def damage(path: Path) -> str | None:
     """What is wrong with a checkpoint's bytes, or None. Files of torch < 1.6, which have no checksums, are loaded."""
     try:
-        if not _begins_as_zip(path):
+        if not _is_zip(path):
             read_lazily(path)
             return None
         with zipfile.ZipFile(path) as archive:
@@ -58,16 +56,16 @@ def damage(path: Path) -> str | None:
     return f"is damaged (wrong checksum of {broken})" if broken else None
 
 
-def _begins_as_zip(path: Path) -> bool:
+def _is_zip(path: Path) -> bool:
     with path.open("rb") as stream:
-        return stream.read(len(_ZIP)) == _ZIP
+        return stream.read(4) == b"PK\x03\x04"
 
 
 def read_lazily(path: Path) -> Any:
     """What a checkpoint holds; its tensors are mapped from the file, not read. It may fail in any way."""
     import torch
 
-    return torch.load(str(path), map_location="cpu", weights_only=True, mmap=_begins_as_zip(path))
+    return torch.load(str(path), map_location="cpu", weights_only=True, mmap=_is_zip(path))
 
 
 def require_whole(path: Path, flag: str) -> None:
@@ -92,9 +90,11 @@ def checkpoints_in(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("checkpoint*.pt") if _NAMES.fullmatch(path.name))
 
 
-def leftovers_in(folder: Path) -> list[Path]:
-    """What is left of checkpoints whose writing was interrupted by a kill."""
-    return sorted(path for path in folder.glob(".checkpoint*.part") if _PARTS.fullmatch(path.name))
+def remove_leftovers(folder: Path) -> None:
+    """Removes what is left of checkpoints whose writing was interrupted by a kill."""
+    for path in folder.glob(".checkpoint*.part"):
+        if _PARTS.fullmatch(path.name):
+            path.unlink(missing_ok=True)
 
 
 def choose_start(folder: Path, *, other_than: Iterable[Path] = ()) -> tuple[Path | None, str | None]:

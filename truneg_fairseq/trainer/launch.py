@@ -24,10 +24,9 @@ from .trainer import PluginTrainer
 def start_trainings() -> None:
     """Has ``call_main`` start trainings with :class:`PluginTrainer`, of options that fit together, also on CPUs.
 
-    Wrong options and missing inputs end in tracebacks of 40 to 90 lines, or are accepted and train nonsense. Without a
-    GPU fairseq starts no data-parallel workers: torchrun without --distributed-world-size gives independent jobs in one
-    folder, with it a division by the number of GPUs, and its own spawn starts no process. The process that has spawned
-    workers adds its own traceback to a worker's one-line error, and loses its exit code.
+    fairseq accepts wrong options, or ends in tracebacks. Without a GPU its torchrun gives independent jobs in one
+    folder, or a division by the number of GPUs, and its spawn starts no process. The process that has spawned workers
+    adds its traceback to a worker's one-line error, and loses its exit code.
     """
     stock = distributed_utils.call_main
 

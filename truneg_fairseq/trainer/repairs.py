@@ -1,9 +1,6 @@
-"""The few repairs that fairseq needs to run this package's jobs. Nothing else here changes fairseq.
+"""The repairs that fairseq needs to run this package's jobs, applied when ``--user-dir`` imports the package.
 
-All are applied when ``--user-dir`` imports the package, in every worker. Each names its cause where it is defined.
-Eight places of fairseq are replaced: ``call_main``, ``setup_task`` (both have trainings make a
-:class:`~.trainer.PluginTrainer`), the wrapper of data parallelism, the copy of checkpoints, the progress bar, masks of
-masked_lm, the options of tasks, and the state of 16-bit optimizers.
+Eight places of fairseq are replaced (:func:`apply`); each names its cause where it is defined.
 """
 
 from __future__ import annotations
@@ -97,9 +94,8 @@ def _allow_checkpoint_classes() -> None:
 class EpochAwareMaskTokensDataset(MaskTokensDataset):
     """Keeps the epoch in shared memory, where the reading processes see it.
 
-    ``masked_lm`` keeps the processes that read data for all epochs and tells them of none. With ``--num-workers`` 1 or
-    more every epoch has the masks of the epoch in which they were started, and a run that resumes in epoch 3 continues
-    with other masks than it would have had. Items that were read last also stay in a cache that knows no epoch.
+    ``masked_lm`` keeps these processes for all epochs and tells them of none: every epoch has the masks of the one in
+    which they were started, and a resumed run other masks. Items that were read last stay in a cache without epochs.
     """
 
     @classmethod

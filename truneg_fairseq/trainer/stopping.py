@@ -27,11 +27,8 @@ EXIT_STOPPED = 75
 EXIT_DIVERGED = 76
 """Exit status of a training whose loss or gradient became NaN or infinite."""
 
-STOPPING = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
-"""The signals that stop a training."""
-
-PROGRAMS = ("fairseq-train", "fairseq-hydra-train", "fairseq_cli/train.py", "fairseq_cli/hydra_train.py")
-"""What trains."""
+STOPPING = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)  # a training
+PROGRAMS = ("fairseq-train", "fairseq-hydra-train", "fairseq_cli/train.py", "fairseq_cli/hydra_train.py")  # that train
 
 _SAME_REQUEST_SECONDS = 1.0
 _SECONDS_FOR_A_BATCH = 10.0
@@ -106,10 +103,7 @@ def let_signals_wait(numbers: Iterable[int] = STOPPING) -> None:
 
 
 def forward_to_workers() -> None:
-    """Has this process, which only waits for its workers, hand on the signals that stop a training.
-
-    A worker needs some seconds before it handles them; until then they wait.
-    """
+    """Has this process, which only waits for its workers, hand on the signals that stop a training."""
     ours = (signal.SIG_DFL, signal.SIG_IGN, signal.default_int_handler, REQUEST._ask)
     numbers = {number for number in (*STOPPING, signal.SIGINT) if signal.getsignal(number) in ours}
 
@@ -129,11 +123,7 @@ def forward_to_workers() -> None:
 
 
 def leave(message: str, code: int) -> None:
-    """Ends this process.
-
-    Python's own end would abort where the thread that reads data is inside torch. What has registered for the end
-    (loggers, the processes that read data) is called first.
-    """
+    """Ends this process after what has registered for the end: Python's own end could abort (:func:`end_readers`)."""
     for number in (*STOPPING, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)  # the parent ends its other workers when the first one has ended
     logger.warning(message)
@@ -146,9 +136,7 @@ def leave(message: str, code: int) -> None:
 
 
 def end_readers() -> None:
-    """For the exit: the thread of fairseq that reads batches ahead works on after the last update. Python aborts (exit
-    status 134) where its own end meets that thread inside torch, also after a training that has saved all.
-    """
+    """For the exit: Python aborts (exit status 134) where its end meets fairseq's thread that reads ahead in torch."""
     from fairseq.data.iterators import BackgroundConsumer
 
     readers = [thread for thread in threading.enumerate() if isinstance(thread, BackgroundConsumer)]

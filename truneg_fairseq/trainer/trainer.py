@@ -74,8 +74,7 @@ class PluginTrainer(Trainer):
         if not cfg.no_save:
             lock_folder(folder)
             PluginTrainer.measured = folder
-            for path in checkpoints.leftovers_in(folder):
-                path.unlink(missing_ok=True)
+            checkpoints.remove_leftovers(folder)
             for line in add_start(folder, start_facts(self)):
                 logger.warning(line)
             # Of a file that is not there fairseq says so itself, and starts from scratch.
@@ -131,8 +130,7 @@ class PluginTrainer(Trainer):
     def _check_dictionary(self, filename: str, extra_state: Mapping[str, Any]) -> None:
         """fairseq trains weights on with another dictionary of the same size: each row is another token's.
 
-        All training starts here: in the same folder, with --restore-file, --continue-once or --finetune-from-model. A
-        checkpoint that another program wrote does not tell its dictionary and is accepted.
+        A checkpoint that another program wrote does not tell its dictionary and is accepted.
         """
         for name, own in _dictionaries_of(self.task).items():
             found = extra_state.get(name, own)
@@ -191,17 +189,15 @@ class PluginTrainer(Trainer):
         return super()._prepare_sample(sample, is_dummy)
 
     def begin_epoch(self, epoch: int) -> None:
-        """A criterion sees the model in the first step only. By then fairseq's thread is reading data, and Python's
-        exit, with which an error ends the run, aborts where a thread is inside torch.
+        """A criterion sees the model in the first step only, when Python's exit with an error would abort where
+        fairseq's thread that reads data is inside torch.
         """
         with one_line_errors():
             getattr(self.get_criterion(), "check_model", lambda _: None)(self.get_model())
         super().begin_epoch(epoch)
 
     def zero_grad(self) -> None:
-        """After NaN fairseq searches the layers, which begins here. Its search ends in a StopIteration on models whose
-        encoder gives a dict.
-        """
+        """fairseq's search for NaN, which begins here, ends in a StopIteration where an encoder gives a dict."""
         error = sys.exc_info()[1]
         if isinstance(error, FloatingPointError):
             batches = [self._prepare_sample(sample)[0] for sample in self._samples]
