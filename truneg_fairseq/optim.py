@@ -1,9 +1,8 @@
 """ELECTRA's optimizer ``electra_adam`` and schedule ``electra_linear``, and which parameters decay at which rate.
 
-An optimizer of fairseq is given parameters without names, in 16 bits their fp32 copies, which keep of a parameter's
-attributes ``param_group`` alone. So a model tags its parameters when it is built, and the groups follow from the tags.
-
-fairseq reads the fields' types at run time: no ``from __future__ import annotations`` here, and built-in types only.
+An optimizer of fairseq is given parameters without names, or fp32 copies, which keep ``param_group`` alone: a model
+tags its parameters when it is built. fairseq reads the fields' types at run time: no ``from __future__ import
+annotations`` here, and built-in types only.
 """
 
 import ast
@@ -56,7 +55,7 @@ class ElectraAdam(torch.optim.AdamW):
         return found
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Takes over the averages of an optimizer over parameters of the same shapes; the options stay this one's."""
+        """Takes over the averages; the options stay this one's."""
         own, saved = self.state_dict()["param_groups"], state_dict["param_groups"]
         if [len(group["params"]) for group in own] == [len(group["params"]) for group in saved]:
             saved = [{**mine, "params": group["params"]} for mine, group in zip(own, saved, strict=True)]
@@ -65,11 +64,10 @@ class ElectraAdam(torch.optim.AdamW):
 
 
 def parameter_depths(names: Iterable[str]) -> dict[str, int]:
-    """The distance of every parameter from the output of its own stack of n layers, by the names of fairseq's encoders.
+    """The distance of every parameter from the output of its own stack of n layers (``layers.0``, ``layers.1``, ...).
 
-    A stack is what has ``layers.0``, ``layers.1``, ...: a model may have several (generator and discriminator). Top
-    layer: 1; bottom layer: n; what is named ``embed*`` or ``layernorm_embedding`` beside the layers: n + 1; all else is
-    a head: 0.
+    Top layer: 1; bottom layer: n; what is named ``embed*`` or ``layernorm_embedding`` beside the layers: n + 1; all
+    else is a head: 0.
     """
     names = list(names)
     layers: dict[str, int] = {}
@@ -107,9 +105,8 @@ def parameter_groups(
 ) -> list[dict[str, Any]]:
     """Groups for a torch optimizer, by depth and by whether weight decay applies, the deepest last.
 
-    Biases and LayerNorm do not decay: they are what has one dimension. The groups depend on the model alone, not on the
-    two numbers: a checkpoint fits whatever these are. Untagged parameters (of stock models or a criterion) have depth
-    0. The keys are ``params``, ``weight_decay`` and ``lr_scale`` = layer_lr_decay ** depth.
+    Biases and LayerNorm, of one dimension, do not decay. The groups depend on the model alone, not on the two numbers:
+    a checkpoint fits whatever these are. Untagged parameters have depth 0.
     """
     members: dict[tuple[int, bool], list[Tensor]] = {}
     for parameter in parameters:
@@ -123,9 +120,7 @@ def parameter_groups(
 def electra_linear(finished: int, total: int, warmup: float) -> float:
     """Linear decay times linear warm-up (ELECTRA's released code), as a share of the peak learning rate.
 
-    Both factors act at once: the largest value is 1 - warmup / total, at ``finished`` = warmup, and not 1. The first
-    update (0 finished) of a run with warm-up has the rate 0, the last one 1 / total. All three are numbers of updates:
-    those that are done, those of the run (> 0), and those of the warm-up, not necessarily whole.
+    All three are numbers of updates. Both factors act at once: the largest value is 1 - warmup / total, and not 1.
     """
     decay = max(0.0, 1 - finished / total)
     return decay * min(1.0, finished / warmup) if warmup else decay
@@ -167,10 +162,7 @@ class ElectraLinearConfig(FairseqDataclass):
 
 @register_optimizer("electra_adam", dataclass=ElectraAdamConfig)
 class FairseqElectraAdam(FairseqOptimizer):
-    """:class:`ElectraAdam` with groups of its own: no decay of LayerNorm and biases, learning rates by layer.
-
-    The learning rate that fairseq sets and shows is the heads'; each group has its share of it.
-    """
+    """:class:`ElectraAdam` with :func:`parameter_groups`; the learning rate that fairseq shows is the heads'."""
 
     def __init__(self, cfg: ElectraAdamConfig, params: Iterable[Tensor]) -> None:
         super().__init__(cfg)
@@ -191,12 +183,9 @@ class FairseqElectraAdam(FairseqOptimizer):
                 )
         groups = parameter_groups(parameters, weight_decay=cfg.weight_decay, layer_lr_decay=cfg.layer_lr_decay)
         rate = cfg.lr[0] if isinstance(cfg.lr, Sequence) else cfg.lr
-        # A sequence (YAML) or its text (command line).
+        # A sequence (YAML) or its text (command line); torch checks the range.
         betas = ast.literal_eval(cfg.adam_betas) if isinstance(cfg.adam_betas, str) else cfg.adam_betas
-        first, second = map(float, betas)
-        if not (0 <= first < 1 and 0 <= second < 1):
-            raise ValueError(f"--adam-betas: found {betas}, expected two numbers in [0, 1) such as (0.9,0.999)")
-        self._optimizer = ElectraAdam(groups, lr=rate, betas=(first, second), eps=cfg.adam_eps)
+        self._optimizer = ElectraAdam(groups, lr=rate, betas=tuple(map(float, betas)), eps=cfg.adam_eps)
         self.set_lr(rate)
 
     @property

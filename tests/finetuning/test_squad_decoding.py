@@ -92,7 +92,9 @@ def answers_of(data: SquadFeatures, seed: int) -> np.ndarray:
 def test_a_questions_answer_is_the_best_of_its_windows(seed):
     data = features()
     answers = answers_of(data, seed)
-    found = answer_questions(data, answers, unanswerable=False)
+    if seed % 2:  # of equal scores it is that of the first window
+        answers[:, 3] = 0
+    found = answer_questions(data, answers[::-1], unanswerable=False)
     assert list(found) == data.ids
     for question, name in enumerate(data.ids):
         rows = list(data.windows_of(question))
@@ -110,16 +112,6 @@ def test_the_order_of_batches_and_workers_does_not_matter(seed, data):
     rows = data.draw(st.permutations(range(len(known))))
     expected = answer_questions(known, answers, unanswerable=True)
     assert answer_questions(known, answers[list(rows)], unanswerable=True) == expected
-
-
-def test_equal_scores_go_to_the_first_window():
-    data = features()
-    answers = answers_of(data, 3)
-    answers[:, 3] = 0
-    found = answer_questions(data, answers[::-1], unanswerable=False)
-    for question, name in enumerate(data.ids):
-        row = data.windows_of(question)[0]
-        assert found[name].text == data.answer_text(row, int(answers[row, 1]), int(answers[row, 2]))
 
 
 def test_nothing_is_answered_above_the_threshold():

@@ -70,9 +70,8 @@ class BertEncoder(RobertaEncoder):
     ) -> tuple[Tensor, dict[str, Any]]:
         """As fairseq's RobertaEncoder, with ``padded`` and ``token_embeddings``: see :meth:`SentenceEncoder.forward`.
 
-        Gives logits of shape (N, V) at ``masked_tokens``, bool, shape (B, T), or (B, T, V) everywhere.
-        ``masked_positions``, int64, shape (N,), is where these are true in the flattened (B, T), in order; None finds
-        out, with a device sync.
+        ``masked_positions``, int64, shape (N,), is where ``masked_tokens``, shape (B, T), are true in the flattened
+        (B, T), in order; None finds out, with a device sync.
         """
         if masked_tokens is not None and not features_only and not return_all_hiddens:
             if masked_positions is None:
@@ -102,10 +101,7 @@ class BertEncoder(RobertaEncoder):
 
 @register_model("bert")
 class BertModel(RobertaModel):
-    """BERT without the next-sentence task: a masked LM, and an encoder to fine-tune.
-
-    Segments are derived from the separators: what follows the first ``</s>`` is the second segment.
-    """
+    """BERT without the next-sentence task; what follows the first ``</s>`` is the second segment."""
 
     name = "bert"
     has_pooler = True  # a layer before that of a classification head
@@ -123,10 +119,7 @@ class BertModel(RobertaModel):
         data_name_or_path: str | None = None,
         **overrides: Any,
     ) -> BertHubInterface:
-        """A trained model to use in Python, from a checkpoint's folder.
-
-        ``data_name_or_path`` is the folder of binarized data with its tokenizer; None for that of the training.
-        """
+        """A trained model to use in Python, with the tokenizer beside its data or those of ``data_name_or_path``."""
         return load(model_name_or_path, checkpoint_file, data_name_or_path, **overrides)
 
     @staticmethod
@@ -161,7 +154,7 @@ class BertModel(RobertaModel):
         tag_parameters(self)
 
     def register_question_answering_head(self) -> None:
-        """Adds the head of question answering in the place of the masked-LM head."""
+        """In place of the masked-LM head."""
         self.question_answering_head = QuestionAnsweringHead(self.args.encoder_embed_dim).apply(init_bert_params)
         self.encoder.lm_head = None
         tag_parameters(self)
@@ -176,10 +169,7 @@ class BertModel(RobertaModel):
         answers_allowed: Tensor | None = None,
         **kwargs: Any,
     ) -> tuple[Any, dict[str, Any]]:
-        """As fairseq's RobertaModel and :class:`BertEncoder`, or the answers to questions: :class:`.AnswerLogits`.
-
-        ``answers_allowed``, bool, shape (B, T), is where an answer may begin or end.
-        """
+        """As :class:`BertEncoder`, or :class:`.AnswerLogits` where ``answers_allowed``, bool, shape (B, T)."""
         if answers_allowed is None:
             return super().forward(src_tokens, features_only, return_all_hiddens, classification_head_name, **kwargs)
         assert self.question_answering_head is not None

@@ -66,7 +66,7 @@ class ElectraModel(BertModel):
 
     @classmethod
     def build_model(cls, args: Any, task: Any) -> ElectraModel:
-        """Called by fairseq; generator and discriminator's head only for a task of replaced-token detection."""
+        """The generator and the discriminator's head are only for a task of replaced-token detection."""
         model = super().build_model(args, task)
         if not getattr(task, "replaced_token_detection", False):
             return model
@@ -92,8 +92,8 @@ class ElectraModel(BertModel):
     ) -> Any:
         """As for BERT, with the generator, if any, as masked LM; with ``replace`` a step: :class:`ReplacedTokens`.
 
-        The whole step is one forward pass, as data parallelism wants it: ``replace`` takes the generator's logits at
-        the masked positions, shape (N, V), and gives what the discriminator reads, int64, shape (B, T).
+        ``replace`` takes the generator's logits at the masked positions, shape (N, V), and gives what the discriminator
+        reads, int64, shape (B, T): one forward pass, as data parallelism wants it.
         """
         if replace is not None:
             return self._replace_tokens(src_tokens, replace, return_all_hiddens, **kwargs)

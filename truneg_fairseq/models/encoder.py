@@ -1,7 +1,6 @@
 """BERT's encoder and its heads on top of fairseq's: positions, segments, scaled dot-product attention; batch first.
 
-Only what differs from fairseq's encoder is here. State dicts keep fairseq's names; new are ``embed_segments`` and,
-where embeddings and layers differ in width, ``embed_project``.
+State dicts keep fairseq's names; new are ``embed_segments`` and, where widths differ, ``embed_project``.
 """
 
 from __future__ import annotations
@@ -33,10 +32,7 @@ SEGMENTS = 2
 
 
 def dropout(x: Tensor, probability: float) -> Tensor:
-    """Sets elements to 0 with a probability and scales the others so that the mean stays.
-
-    On a CPU the probability is rounded to a multiple of 1/65,536, which the scale takes into account.
-    """
+    """As torch's; on a CPU the probability is rounded to a multiple of 1/65,536, which the scale takes into account."""
     if probability == 0.0:
         return x
     if x.device.type != "cpu" or probability == 1.0:
@@ -46,10 +42,9 @@ def dropout(x: Tensor, probability: float) -> Tensor:
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, attended: Tensor | None, probability: float) -> Tensor:
-    """Scaled dot-product attention, shape (B, A, T, D), its weights dropped with a probability.
+    """Scaled dot-product attention of A heads, shape (B, A, T, D) each, its weights dropped with a probability.
 
-    Query, key and value have the same shape, for A heads of width D. ``attended``, bool, shape (B, 1, 1, T), are the
-    keys to attend to; None for all.
+    ``attended``, bool, shape (B, 1, 1, T), are the keys to attend to; None for all.
     """
     if query.device.type != "cpu" or probability in (0.0, 1.0):
         return F.scaled_dot_product_attention(query, key, value, attn_mask=attended, dropout_p=probability)
@@ -124,8 +119,7 @@ def _scaled_product(left: Tensor, right: Tensor, scale: float) -> Tensor:
 class AbsolutePositions(nn.Embedding):
     """Learned embeddings of the positions 0, 1, ... of a batch's columns, as BERT has them.
 
-    fairseq counts from the padding id + 1 and skips padding, which takes two rows more. On sequences padded on the
-    right, as its tasks pad them, both number the tokens alike.
+    fairseq counts from the padding id + 1 and skips padding, which takes two rows more.
     """
 
     @property
@@ -140,8 +134,7 @@ class AbsolutePositions(nn.Embedding):
 def layer_states(features: Tensor, extra: Mapping[str, Any]) -> tuple[Tensor, ...]:
     """Every layer's states, shape (B, T, H) each, of what a fairseq encoder gives with ``return_all_hiddens``.
 
-    The features are those of the last layer, after the last LayerNorm of a pre-norm encoder; of the ``inner_states``,
-    shape (T, B, H) each, the first are the embeddings.
+    Of the ``inner_states``, shape (T, B, H) each, the first are the embeddings.
     """
     return (*(state.transpose(0, 1) for state in extra["inner_states"][1:-1]), features)
 
@@ -153,10 +146,7 @@ def segments_from_separators(tokens: Tensor, separator: int) -> Tensor:
 
 
 class SelfAttention(nn.Module):
-    """Multi-head self-attention through :func:`attend`, with fairseq's names of the parameters.
-
-    ``dropout`` is the probability of dropping an attention weight.
-    """
+    """Multi-head self-attention through :func:`attend`, with fairseq's names of the parameters."""
 
     def __init__(self, embed_dim: int, num_heads: int, dropout: float) -> None:
         super().__init__()
@@ -169,10 +159,7 @@ class SelfAttention(nn.Module):
         self.out_proj = nn.Linear(embed_dim, embed_dim)
 
     def forward(self, x: Tensor, attended: Tensor | None, positions: Tensor | None = None) -> Tensor:
-        """Attends from x, shape (B, T, H), to the keys of :func:`attend`; gives the same shape.
-
-        With ``positions``, int64, shape (N,), indices into the flattened (B, T), it answers for these alone: (N, H).
-        """
+        """Attends from x, shape (B, T, H); with ``positions``, int64, shape (N,), from these alone: (N, H)."""
         query, key, value = (self._heads(projection(x)) for projection in (self.q_proj, self.k_proj, self.v_proj))
         context = attend(query, key, value, attended, self.dropout if self.training else 0.0)
         context = context.transpose(1, 2).reshape(x.shape)
@@ -206,11 +193,7 @@ class EncoderLayer(TransformerEncoderLayerBase):
 
 
 class SentenceEncoder(TransformerEncoder):
-    """The encoder of BERT and ELECTRA.
-
-    Where the width of the word embeddings is not that of the layers (``encoder_embed_dim``), their sum with positions
-    and segments is projected.
-    """
+    """The encoder of BERT and ELECTRA; embeddings of another width than the layers' are projected."""
 
     def __init__(self, args: Any, dictionary: Any, embed_tokens: nn.Embedding) -> None:
         super().__init__(args, dictionary, embed_tokens)
@@ -242,7 +225,7 @@ class SentenceEncoder(TransformerEncoder):
         """What fairseq's encoder gives: ``encoder_out`` and ``encoder_states`` of shape (T, B, H), and the rest.
 
         ``token_embeddings``, shape (B, T, E), are used in place of the tokens' own; ``padded`` is whether there is
-        padding: None finds out, with a host-device sync. ``src_lengths`` are ignored, as in fairseq.
+        padding: None finds out, with a host-device sync.
         """
         padding, attended = self._padding(src_tokens, padded)
         x, words = self.forward_embedding(src_tokens, token_embeddings)
@@ -262,10 +245,9 @@ class SentenceEncoder(TransformerEncoder):
     def states_at(
         self, positions: Tensor, src_tokens: Tensor, token_embeddings: Tensor | None = None, padded: bool | None = None
     ) -> Tensor:
-        """The last layer's states, shape (N, H), at some positions, as :meth:`forward` computes them at all.
+        """The last layer's states, shape (N, H), at ``positions``, int64, shape (N,), in the flattened (B, T).
 
-        What comes behind the last layer's attention is left out for the others: where one token in seven is needed,
-        half of that layer's work. ``positions``, int64, shape (N,), are indices into the flattened (B, T).
+        Of the others the last layer computes keys and values alone: where one token in seven is needed, half its work.
         """
         _, attended = self._padding(src_tokens, padded)
         x, _ = self.forward_embedding(src_tokens, token_embeddings)
@@ -295,10 +277,7 @@ def set_layer_norm_eps(module: nn.Module, eps: float) -> None:
 
 
 class LmHead(nn.Module):
-    """The masked-LM head of BERT and ELECTRA: dense, activation, LayerNorm, projection with the word embeddings.
-
-    As fairseq's, with a dense layer to the width of ``weight``, shape (V, E): the embeddings to tie to, or its own.
-    """
+    """As fairseq's, with a dense layer to the width of ``weight``, shape (V, E): the tied embeddings, or its own."""
 
     def __init__(self, hidden: int, weight: nn.Parameter, activation_fn: str) -> None:
         super().__init__()

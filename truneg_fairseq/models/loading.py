@@ -72,10 +72,7 @@ def as_fairseq_reads(read: Checkpoint, overrides: dict[str, Any]) -> dict[str, A
 
 
 class BertHubInterface(RobertaHubInterface):
-    """As fairseq's interface to RoBERTa, in evaluation mode, with the tokenizer beside the data and BERT's sentences.
-
-    Inherited: ``extract_features(tokens)`` and ``predict(head, tokens)``.
-    """
+    """fairseq's interface to RoBERTa, in evaluation mode, with the tokenizer beside the data and BERT's sentences."""
 
     def __init__(self, cfg: Any, task: Any, model: nn.Module, tokenizer: TextTokenizer) -> None:
         nn.Module.__init__(self)  # fairseq's constructor builds a BPE by name
@@ -88,10 +85,7 @@ class BertHubInterface(RobertaHubInterface):
         self.eval()
 
     def encode(self, sentence: str, *addl_sentences: str, no_separator: bool = False) -> Tensor:
-        """Token ids of ``<s> sentence </s>``, or of ``<s> sentence </s> second </s>``, int64, shape (T,).
-
-        ``<mask>`` in the text stands for a masked token. ``no_separator``, of fairseq's interface, has no effect.
-        """
+        """Token ids of ``<s> sentence </s>`` or ``<s> sentence </s> second </s>``; ``no_separator`` has no effect."""
         ids = [self.dictionary.bos()]
         for text in (sentence, *addl_sentences):
             ids += [*self._ids(text), self.dictionary.eos()]
