@@ -28,13 +28,12 @@ class Electra(MaskedLmTrueNeg):
     """Generator and discriminator, with any combination of the true-negative objectives.
 
     ``L = L_mlm + 50 L_disc + lambda_word L_sr + lambda_sent L_kl``: hard correction and word-level regularization work
-    on the generator, the sentence-level one on the discriminator, whose pass over the sentence that the generator's
-    samples fill is H_p already, so that it costs one pass more. L_mlm is a mean over the masked tokens, L_disc over all
-    that are not padding. Replaced is what is sampled and differs from the original; docs/reference/files.md explains
-    what is logged.
+    on the generator, the sentence-level one on the discriminator, whose pass over the filled sentence is H_p already.
+    L_mlm is a mean over the masked tokens, L_disc over all that are not padding. Replaced is what is sampled and
+    differs from the original; docs/reference/files.md explains what is logged.
 
-    The detector ``context`` compares hidden states of the discriminator, which reads the samples: it judges every
-    sample, and a prediction only where it was sampled.
+    The detector ``context`` compares hidden states of the discriminator: it judges a prediction only where it was
+    sampled.
     """
 
     config = ElectraConfig
@@ -89,9 +88,8 @@ class Electra(MaskedLmTrueNeg):
 class StepGenerator:
     """A random generator that starts anew with every batch, so that a resumed run draws what an uncut one draws.
 
-    It is seeded by torch's seed, which fairseq's trainer sets to seed + update on all workers, and by the batch's
-    number in the update, through the workers: n of them draw what one draws with n micro-batches. In validation, which
-    fairseq does not seed, every pass draws the same.
+    It is seeded by torch's seed, which fairseq sets to seed + update, and by the batch's number in the update, through
+    the workers: n of them draw what one draws with n micro-batches. In validation every pass draws the same.
     """
 
     def __init__(self) -> None:
@@ -100,14 +98,11 @@ class StepGenerator:
         self._micro_batch = 0
 
     def begin(self) -> None:
-        """Begins an update, also one that is attempted again after an overflow: its batches are numbered from 0."""
+        """Begins an update: its batches are numbered from 0."""
         self._step = None
 
     def at(self, device: torch.device, training: bool) -> torch.Generator:
-        """The generator for the next batch, of a training or of a validation, for draws on a device.
-
-        During the recording of a CUDA graph it is not seeded: that happens before the recording and before each replay.
-        """
+        """The generator for the next batch; it is not seeded while a CUDA graph is recorded, but before each replay."""
         if device.type == "cuda" and self._generator is not None and torch.cuda.is_current_stream_capturing():
             return self._generator
         step = torch.initial_seed() if training else _VALIDATION

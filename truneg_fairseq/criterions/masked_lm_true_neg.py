@@ -27,7 +27,6 @@ from ..models.loading import load_checkpoint
 from ..objectives import (
     EncoderPasses,
     MaskedPredictions,
-    TrueNegativeLoss,
     TrueNegativeOptions,
     fill,
     gather_rows,
@@ -58,10 +57,7 @@ class MaskedLmTrueNeg(MaskedLmLoss):
     """Masked-LM loss with any combination of hard correction, soft targets and regularization, and a temperature.
 
     ``L = L_hc + lambda_word * L_sr + lambda_sent * L_kl`` (Eq. 2, Eq. 3, Section 5), as a sum that fairseq's trainer
-    divides by the sample size. The vocabulary is projected once, at masked positions only, and no host-device sync is
-    added to stock's own indexing.
-
-    The logged ``loss`` and ``ppl`` are stock masked_lm's (uncorrected, at temperature 1), so that runs compare;
+    divides by the sample size. The logged ``loss`` and ``ppl`` are stock masked_lm's, so that runs compare;
     ``objective`` is what is minimised. docs/reference/files.md explains the other names.
     """
 
@@ -74,22 +70,19 @@ class MaskedLmTrueNeg(MaskedLmLoss):
         super().__init__(cfg, task)
         with one_line_errors():
             options.check(options.select(self.config, cfg))
-            self.objective = self._build_objective(options.select(self.options_type, cfg), task)
+            chosen, folder, teacher = options.select(self.options_type, cfg), Path(task.cfg.data.split(":")[0]), None
+            chosen.check()
+            if chosen.teacher_targets and chosen.teacher:
+                teacher = fairseq_teacher(Path(chosen.teacher), folder, task.mask_idx)
+            parts: dict[str, Any] = {"folder": folder, "padding": self.padding_idx, "teacher": teacher}
+            self.objective = build_objective(chosen, symbols=task.source_dictionary.symbols, **parts)
             logger.info("objective: %s", self.options.described())
             logger.info("%s", expected_losses(len(task.source_dictionary), self.objective.corpus))
 
     def check_model(self, model: Any) -> None:
-        """Refuses a model that the objective cannot train; the trainer asks before it reads the first batch."""
+        """The trainer asks before it reads the first batch."""
         if self.options.sr_word_weight:
             self._embeddings(model)
-
-    def _build_objective(self, chosen: TrueNegativeOptions, task: Any) -> TrueNegativeLoss:
-        folder, teacher = Path(task.cfg.data.split(":")[0]), None
-        chosen.check()
-        if chosen.teacher_targets and chosen.teacher:
-            teacher = fairseq_teacher(Path(chosen.teacher), folder, task.mask_idx)
-        symbols = task.source_dictionary.symbols
-        return build_objective(chosen, symbols=symbols, folder=folder, padding=self.padding_idx, teacher=teacher)
 
     @property
     def options(self) -> TrueNegativeOptions:
@@ -101,10 +94,7 @@ class MaskedLmTrueNeg(MaskedLmLoss):
         return not self.options.teacher_targets
 
     def forward(self, model: Any, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, Any, dict[str, Any]]:
-        """The loss of a batch of a masked-LM task: fp32 scalar, a sum whatever ``reduce``; its denominator; the counts.
-
-        The batch's ``target``, int64, shape (B, T), has the original tokens at masked positions and padding elsewhere.
-        """
+        """The loss of a batch of a masked-LM task, a fp32 sum whatever ``reduce``, its denominator, and the counts."""
         predicted = self.predict(model, sample)
         passes = self.passes(model, sample, predicted)
         with one_line_errors():
@@ -126,10 +116,7 @@ class MaskedLmTrueNeg(MaskedLmLoss):
         return self.objective.predict(logits, sample["target"], sample["net_input"]["src_tokens"], positions)
 
     def projected_positions(self, sample: dict[str, Any]) -> Tensor:
-        """Where the model projects to the vocabulary: bool, shape (B, T), the masked positions.
-
-        All of them where none is masked, as in stock masked_lm.
-        """
+        """The masked positions, bool, shape (B, T); all where none is masked, as in stock masked_lm."""
         masked: Tensor = sample["target"].ne(self.padding_idx)
         positions = sample["net_input"].get("masked_positions")
         if positions is not None:  # of the data
@@ -139,8 +126,7 @@ class MaskedLmTrueNeg(MaskedLmLoss):
     def passes(self, model: Any, sample: dict[str, Any], predicted: MaskedPredictions, **filled: Any) -> EncoderPasses:
         """What else the objective asks of the model, made when it is asked for.
 
-        All goes through the unwrapped model: the gradient hooks of data parallelism sit on the parameters, and a second
-        forward of the wrapper would reset them. ``filled`` is that of :class:`EncoderPasses`.
+        All goes through the unwrapped model: a second forward of data parallelism's wrapper would reset its hooks.
         """
         layout = {"src_tokens": predicted.original, "padded": sample["net_input"].get("padded")}
         with_layers = self.options.uses_context
@@ -211,8 +197,7 @@ def encode(
 ) -> tuple[Tensor, ...]:
     """The states of every layer, or of the last, shape (B, T, H) each.
 
-    Positions, segments and padding are those of ``layout``, the original sentences: a predicted ``</s>`` or ``<pad>``
-    is a wrong word like others.
+    Segments and padding are those of ``layout``, the original sentences: a predicted ``</s>`` is a word like others.
     """
     encoder = model.encoder
     with torch.set_grad_enabled(gradient and torch.is_grad_enabled()), dropout_off(model, not dropout):
@@ -222,10 +207,9 @@ def encode(
 
 
 def fairseq_teacher(checkpoint: Path, folder: Path, mask: int) -> Callable[[MaskedPredictions], Tensor]:
-    """The logits of a trained masked LM, of the dictionary in a folder, at the masked positions; shape (N, V).
+    """The logits of a trained masked LM at the masked positions, shape (N, V).
 
-    It reads ``<mask>`` (``mask``) at every masked position, also where the student reads a word. The criterion has no
-    part in its parameters.
+    It reads ``<mask>`` (``mask``) at every masked position, also where the student reads a word.
     """
     logger.info("teacher %s", checkpoint)
     masked_lm: Any = masked_lm_of(load_checkpoint(checkpoint, folder)[0]).eval().requires_grad_(False)

@@ -56,12 +56,11 @@ logger = logging.getLogger(__name__)
 class WholeValidation(FairseqTask):
     """A task whose validation covers every example.
 
-    fairseq leaves out the last batch where its size is not a multiple of ``--required-batch-size-multiple``, which is 8
-    if nothing is said: of 81 validation examples 80 would be scored. The flag is meant for the speed of training.
+    fairseq leaves out the last batch where its size is not a multiple of ``--required-batch-size-multiple``: of 81
+    validation examples 80 would be scored.
     """
 
     def get_batch_iterator(self, dataset: Any, *args: Any, **kwargs: Any) -> Any:
-        """As in fairseq, with batches of any size for all but the training data."""
         if dataset is not self.datasets.get("train"):
             kwargs["required_batch_size_multiple"] = 1
         return super().get_batch_iterator(dataset, *args, **kwargs)
@@ -255,8 +254,7 @@ class SquadTask(WholeValidation):
     def reduce_metrics(self, logging_outputs: Sequence[dict[str, Any]], criterion: Any) -> None:
         """Logs what the criterion does, and in validation EM and F1 of the whole subset.
 
-        The windows of a question may lie in several batches and on several workers, so that no batch can be scored
-        alone: the answers of all are kept to the end of the validation.
+        The windows of a question may lie in several batches and on several workers: all answers are kept to the end.
         """
         super().reduce_metrics(logging_outputs, criterion)
         found = [log for log in logging_outputs if "answers" in log]
@@ -313,11 +311,9 @@ class SquadDataset(_Sized):
     def collater(self, samples: Sequence[int]) -> dict[str, Any]:
         """Makes a batch of B windows, T positions wide; empty without samples.
 
-        ``id`` (int64, shape (B,): the windows' numbers); ``split``; ``net_input`` with ``src_tokens`` (int64, shape
-        (B, T)), ``src_lengths`` (int64, shape (B,)) and ``padded`` (bool, on the host); ``target`` (int64, shape
-        (B, 2): first and last position of the answer, 0 where the window has none); ``context`` and ``begins`` (bool,
-        shape (B, T): the context's positions, and those of them that have characters and the most context in this
-        window); ``nsentences``; ``ntokens``.
+        ``id``, the windows' numbers, shape (B,); ``target``, first and last position of the answer, 0 where the window
+        has none, shape (B, 2); ``context`` and ``begins``, bool, shape (B, T): the context's positions, and those of
+        them that have characters and the most context in this window.
         """
         if len(samples) == 0:
             return {}
@@ -351,15 +347,11 @@ class SquadDataset(_Sized):
 class SquadCriterion(FairseqCriterion):
     """The mean of the cross-entropies of start and end, each over ``<s>`` (no answer) and the window's context.
 
-    Logged: ``loss`` (in bits a window), ``accuracy`` (% of the windows whose start and end are both the most likely
-    ones); the task adds ``exact_match`` and ``f1`` of the questions (%), in validation.
+    Logged: ``loss`` (bits per window), ``accuracy`` (% of the windows whose start and end are both the most likely).
     """
 
     def forward(self, model: Any, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, int, dict[str, Any]]:
-        """The loss of a batch (fp32 scalar, a sum over the windows), the number of windows, and what to log.
-
-        In evaluation that has the best answer of every window too.
-        """
+        """The loss (fp32, a sum over the windows), the number of windows, and what to log."""
         logits = answer_logits(model, sample)
         start, end = sample["target"].unbind(1)
         loss = F.cross_entropy(logits.starts, start, reduction="sum")
@@ -378,12 +370,10 @@ class SquadCriterion(FairseqCriterion):
         return loss, size, log
 
     def logging_outputs_can_be_summed(self) -> bool:
-        """Counts are summed on the device; the answers of a validation are gathered from the workers."""
         return bool(self.training)
 
     @staticmethod
     def reduce_metrics(logging_outputs: Sequence[dict[str, Any]]) -> None:
-        """Sums the counts of all workers and micro-batches."""
         loss, size = (sum(log[key] for log in logging_outputs) for key in ("loss", "sample_size"))
         metrics.log_scalar("loss", loss * BITS / size if size else 0.0, size, round=3)
         log_rates(logging_outputs, _RATES)

@@ -1,10 +1,8 @@
 """GLUE's eight tasks: their data for fairseq's sentence_prediction task, their settings, answers and metrics.
 
 ``TASK/`` holds ``input0/``, ``input1/`` (pairs only) and ``label/``, each with its ``dict.txt`` and fairseq's binary
-files ``train``, ``valid``, ``valid1`` (MNLI mismatched), ``test`` and ``test1``. An input's item is one sentence and
-``</s>``, an item of ``label`` one label and ``</s>``; label ids follow ``label/dict.txt``, which is alphabetical. STS-B
-has ``label/SPLIT.label`` instead, one score / 5 a line. Examples keep the order of the official file, and
-``ids/SPLIT.txt`` their ids. Nothing is cut: that is the task's ``shorten_method``.
+files ``train``, ``valid``, ``valid1`` (MNLI mismatched), ``test`` and ``test1``, in the order of the official files,
+whose ids ``ids/SPLIT.txt`` has. STS-B has ``label/SPLIT.label`` instead, one score / 5 a line.
 """
 
 from __future__ import annotations
@@ -177,10 +175,7 @@ class Glue(FinetuningTask):
         return Scores(reported, [], examples, denominators)
 
     def _write_submission(self, ids: list[str], found: Predictions, path: Path) -> None:
-        """Writes predictions as the GLUE server takes them: index and label, or score of 0 to 5.
-
-        Where the official files have other ids (MRPC of Microsoft), the index is the number of the line.
-        """
+        """Writes predictions as the GLUE server takes them; where the ids are no numbers, by the number of the line."""
         if not all(name.isdigit() for name in ids):
             ids = [str(number) for number in range(len(ids))]
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -199,10 +194,7 @@ def read_ids(prepared: Path, split: str) -> list[str]:
 
 
 def classification_metrics(predictions: NDArray[Any], labels: NDArray[Any], classes: int) -> dict[str, float]:
-    """Accuracy, Matthews correlation and, of two classes, F1 of class 1; class ids have shape (N,), N >= 1.
-
-    Matthews correlation is 0 where all predictions or all labels are the same; F1 is 0 without a true positive.
-    """
+    """Accuracy, Matthews correlation (0 of a constant) and, of two classes, F1 of class 1; class ids, shape (N,)."""
     from sklearn.metrics import f1_score, matthews_corrcoef
 
     metrics = {"accuracy": float(np.mean(predictions == labels))}
@@ -215,10 +207,7 @@ def classification_metrics(predictions: NDArray[Any], labels: NDArray[Any], clas
 
 
 def regression_metrics(predictions: NDArray[Any], scores: NDArray[Any]) -> dict[str, float]:
-    """Correlation of Pearson and of Spearman (ties have their mean rank) of predicted and right scores, shape (N,).
-
-    They are 0 where either side is constant, and NaN where a prediction is.
-    """
+    """Correlation of Pearson and of Spearman; 0 where either side is constant, NaN where a prediction is."""
     from scipy.stats import pearsonr, spearmanr
 
     predictions, scores = predictions.astype(np.float64), scores.astype(np.float64)

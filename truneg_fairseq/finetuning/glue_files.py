@@ -107,10 +107,7 @@ class GlueSplit:
 
 
 def task_files(task: TaskFormat, folder: Path) -> dict[str, Path]:
-    """The files of a task by split; the test files are optional.
-
-    ``folder`` has the official files; without any, those of Hugging Face are looked for.
-    """
+    """The files of a task by split, the official ones or those of Hugging Face; the test files are optional."""
     found = {split: folder / name for split, name in task.files if (folder / name).is_file()}
     for place in [] if found else (folder, folder.with_name(task.name.lower().replace("-", ""))):
         for split, name in task.files:
@@ -124,10 +121,7 @@ def task_files(task: TaskFormat, folder: Path) -> dict[str, Path]:
 
 
 def read_split(task: TaskFormat, name: str, path: Path) -> GlueSplit:
-    """Reads an official file (tab-separated columns) or one of Hugging Face, whose labels are numbers, or names.
-
-    A byte order mark and carriage returns at line ends are removed. Test files need no labels; Hugging Face's have -1.
-    """
+    """Reads an official file (tab-separated columns) or one of Hugging Face; test files need no labels."""
     is_table, is_test = path.suffix in _ROWS, name.startswith("test")
     columns, numbers, skipped = _read_table(task, path) if is_table else _read_lines(task, path)
     texts = (task.hub_texts if is_table else ()) or task.texts

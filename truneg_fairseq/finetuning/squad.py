@@ -1,8 +1,7 @@
 """SQuAD as a fine-tuning task: its JSON to sliding windows, its settings, answers and scores.
 
-``SQuAD/`` holds ``dict.txt``, the tokenizer's files, ``info.json``, and for each split a folder with ``features.npz``
-(the arrays of :class:`SquadFeatures`) and ``texts.json`` (its strings). A window is ``<s> question </s> context </s>``
-and is put together when it is asked for; contexts are tokenized and stored once however many windows share them.
+``SQuAD/`` holds ``dict.txt``, the tokenizer's files, ``info.json``, and for each split a folder with the arrays
+(``features.npz``) and strings (``texts.json``) of :class:`SquadFeatures`.
 """
 
 from __future__ import annotations
@@ -84,9 +83,6 @@ class Squad(FinetuningTask):
     def write(
         self, folder: Path, files: Mapping[str, Path], vocabulary: PretrainedVocabulary, chosen: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """A question of "train" whose answer is not in its context is left out and counted; other splits keep it, as
-        the answers to all questions are scored.
-        """
         parsed = {split: read_squad(path) for split, path in files.items()}
         found = {}
         for split, data in parsed.items():
@@ -143,10 +139,7 @@ class Squad(FinetuningTask):
 
 
 def answer(tuned: Finetuned, features: SquadFeatures, threshold: float = 0.5) -> dict[str, Prediction]:
-    """The answers to all questions, by question id.
-
-    ``threshold`` is the largest probability of no answer of a question that is answered.
-    """
+    """The answers to all questions, by question id; ``threshold`` as in :func:`answer_questions`."""
     import torch
     from fairseq import utils
 
@@ -175,10 +168,10 @@ def _write_json(content: object, output: Path) -> None:
 def build_features(
     data: SquadData, vocabulary: PretrainedVocabulary, max_length: int, *, training: bool, name: str = "squad"
 ) -> tuple[SquadFeatures, dict[str, Any]]:
-    """Windows for all questions of a file, and how much there is of what; ``training`` leaves questions out whose
-    answer cannot be found.
+    """Windows for all questions of a file, and how much there is of what.
 
-    A paragraph that several share is encoded once. ``name`` is what the progress bar says.
+    In ``training`` a question whose answer is not in its context is left out and counted; other splits keep it, as the
+    answers to all are scored. ``name`` is what the progress bar says.
     """
     number_of: dict[str, int] = {}  # contexts in the order of the file
     for question in data.questions:
@@ -266,8 +259,8 @@ def _offsets(lengths: Sequence[int]) -> NDArray[np.int64]:
 def window_bounds(tokens: int, room: int, stride: int) -> NDArray[np.int32]:
     """The windows over a context: first token and one past the last one, shape (W, 2), W >= 1.
 
-    They begin every min(stride, room) tokens, and the first that reaches the end of the context is the last. ``room``
-    is the number of context tokens that fit a window. A context without tokens has one empty window.
+    They begin every min(stride, room) tokens, and the first that reaches the end of the context is the last; ``room``
+    tokens fit a window.
     """
     step = min(stride, room)
     count = 1 + max(0, -(-(tokens - room) // step))
@@ -276,10 +269,7 @@ def window_bounds(tokens: int, room: int, stride: int) -> NDArray[np.int32]:
 
 
 def find_tokens(spans: NDArray[np.int32], begin: int, end: int) -> tuple[int, int] | None:
-    """The first and the last token that stand for some of the characters ``begin`` to ``end`` (exclusive), if any.
-
-    ``spans`` has the characters of every token, begin and end, shape (N, 2).
-    """
+    """The first and the last token, by their ``spans``, shape (N, 2), with characters of ``begin`` to ``end``."""
     (found,) = np.nonzero((spans[:, 1] > begin) & (spans[:, 0] < end) & (spans[:, 1] > spans[:, 0]))
     return (int(found[0]), int(found[-1])) if len(found) else None
 
@@ -287,8 +277,7 @@ def find_tokens(spans: NDArray[np.int32], begin: int, end: int) -> tuple[int, in
 def labels_in_windows(bounds: NDArray[np.int32], first: int, last: int, offset: int) -> NDArray[np.int32]:
     """The positions in every window of an answer's ``first`` and ``last`` token, shape (W, 2).
 
-    They are (0, 0), which is ``<s>``, if the window does not hold the whole answer. ``offset`` is the position in a
-    window of its first context token.
+    They are (0, 0), which is ``<s>``, if the window does not hold the whole answer; the context begins at ``offset``.
     """
     inside = (bounds[:, 0] <= first) & (last < bounds[:, 1])
     labels = np.array([[first, last]]) - bounds[:, :1] + offset
@@ -296,12 +285,10 @@ def labels_in_windows(bounds: NDArray[np.int32], first: int, last: int, offset: 
 
 
 def close_gaps(text: str, spans: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Tokens' characters, widened over characters that belong to no token because the tokenizer drops them.
+    """Tokens' ``spans``, shape (N, 2), widened over characters that belong to no token, as the tokenizer drops them.
 
-    A dropped accent of its own, control character or joiner goes to the token it touches, first to the one before it,
-    so that an answer is cut from the text with all its characters. White space stays between the tokens, and so does
-    what is dropped between white space. ``spans`` and the result have the characters of every token, begin and end,
-    shape (N, 2), in the order of the text.
+    A dropped accent, control character or joiner goes to the token it touches, first to the one before it, so that an
+    answer is cut from the text with all its characters. White space, and what is dropped in it, stays between tokens.
     """
     closed = spans.copy()
     if not len(spans):

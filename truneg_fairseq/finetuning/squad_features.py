@@ -88,8 +88,7 @@ class SquadFeatures:
     def max_context(self, window: int) -> NDArray[np.bool_]:
         """Which positions of a window hold context that no other window shows with more around it, shape (length,).
 
-        An answer is decoded only from the window in which its first token has this (BERT's rule,
-        :func:`best_windows`).
+        An answer is decoded only from the window in which its first token has this: BERT's rule.
         """
         windows = self.windows_of(int(self.window_question[window]))
         bounds = self.window_bounds[windows.start : windows.stop]
@@ -131,11 +130,10 @@ class SquadFeatures:
 
 
 def best_windows(bounds: NDArray[np.int32], tokens: int) -> NDArray[np.int64]:
-    """For every token of a context the window in which it is to be judged: the one with the most context around it.
+    """For every token the number of the window, of shape (W, 2), with the most context around it, shape (tokens,).
 
     BERT's rule: the largest min(tokens to its left, tokens to its right) + 0.01 x length of the window; of equal ones
-    the first. The windows, shape (W, 2), together hold every token; they may begin before token 0 and end after the
-    last. Returned are their numbers, shape (tokens,).
+    the first. The windows may begin before token 0 and end after the last.
     """
     begin, end = bounds[:, :1].astype(np.int64), bounds[:, 1:].astype(np.int64)
     position = np.arange(tokens, dtype=np.int64)[None]
@@ -151,11 +149,11 @@ def best_windows(bounds: NDArray[np.int32], tokens: int) -> NDArray[np.int64]:
 def best_spans(
     starts: Tensor, ends: Tensor, begins: Tensor, context: Tensor, *, max_length: int = MAX_ANSWER_LENGTH
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The span of each of B windows with the largest sum of the logits of start and end (fp32, shape (B, T)).
+    """The span of each of B windows with the largest sum of the logits of start and end, shape (B, T).
 
-    An answer may begin at ``begins`` (bool, shape (B, T); BERT's max-context rule), end at ``context`` (as well), and
-    has ``max_length`` tokens at most. Returned are first and last position (int64, shape (B,)) and the sum (fp32, shape
-    (B,)), which is -inf where no answer may stand; of equal spans it is the first.
+    An answer may begin at ``begins``, end at ``context`` (bool, shape (B, T)), and has ``max_length`` tokens at most.
+    Returned are first and last position and the sum, shape (B,), which is -inf where no answer may stand; of equal
+    spans it is the first.
     """
     import torch
 
@@ -181,9 +179,8 @@ def answer_questions(
     """The answers to the questions of which there are windows, by id in the order of the features.
 
     ``answers`` has a row for each window, in any order, shape (W, 5): the window's number, first and last position of
-    its best span, that span's score, and the score of "no answer". A question's answer is the best span of all its
-    windows. "No answer" counts by the window where the least speaks for it: if the questions are ``unanswerable``
-    (SQuAD 2.0), the answer is "" above a threshold of its probability.
+    its best span, that span's score, and the score of "no answer", which counts by the window where the least speaks
+    for it: if the questions are ``unanswerable`` (SQuAD 2.0), the answer is "" above a threshold of its probability.
     """
     if not len(answers):
         return {}
@@ -210,10 +207,7 @@ def _sigmoid(x: float) -> float:
 def score_answers(
     features: SquadFeatures, answers: Mapping[str, str], *, unanswerable: bool
 ) -> dict[str, QuestionScore]:
-    """The scores of the questions that ``answers`` has, by id in the order of the features; or by 2.0's rules.
-
-    SQuAD 1.1 has no score for a question without a true answer: it is passed over.
-    """
+    """The scores of the questions that ``answers`` has, by id; SQuAD 1.1 has none for one without a true answer."""
     score = score_question_v2 if unanswerable else score_question
     truths = zip(features.ids, features.answers, strict=True)
     return {name: score(answers[name], truth) for name, truth in truths if name in answers and (truth or unanswerable)}

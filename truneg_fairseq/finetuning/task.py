@@ -21,8 +21,7 @@ from . import PredictOptions, PrepareOptions
 if TYPE_CHECKING:
     from ..convert.architecture import ModelConfig
 
-BASE_WIDTH, LARGE_WIDTH = 768, 1024
-"""From these widths of the encoder on a model has the learning rates of ELECTRA's base and large models."""
+BASE_WIDTH, LARGE_WIDTH = 768, 1024  # from these on a model has the learning rates of ELECTRA's base and large ones
 _INFO_FILE = "info.json"
 _COUNTED_LENGTHS = (128, 512)  # tokens; longer examples are counted
 
@@ -132,10 +131,7 @@ def prepare_task(
     output: Path,
     chosen: Mapping[str, Any],
 ) -> tuple[dict[str, Any], bool]:
-    """Prepares a task; gives its description (``info.json``), and whether it was made now.
-
-    The folder appears whole or not at all. One that is there already is kept if it has the same sources and settings.
-    """
+    """Prepares a task; gives its description (``info.json``), and whether it was made now or is there already."""
     info: dict[str, Any] = {
         "task": task.name,
         "vocabulary": vocabulary.fingerprint,
@@ -173,8 +169,9 @@ def describe(info: Mapping[str, Any]) -> list[str]:
     for split, counts in info["splits"].items():
         numbers = [f"{count:,} {what}" for what, count in counts.items() if isinstance(count, int)]
         lines.append(f"{split}: {', '.join(numbers)}")
-        for reason, ids in counts.get("not found", {}).items():
-            lines.append(f"{split}: {'left out' if split == 'train' else 'kept'} {len(ids):,}, {reason} ({ids[0]})")
+        kept = "left out" if split == "train" else "kept"
+        missing = counts.get("not found", {}).items()
+        lines += [f"{split}: {kept} {len(ids):,}, {reason} ({ids[0]})" for reason, ids in missing]
     return lines
 
 

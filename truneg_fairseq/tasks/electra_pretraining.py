@@ -146,7 +146,7 @@ class ElectraPretrainingTask(MaskedLMTask):
         ignore_grad: bool = False,
         **kwargs: Any,
     ) -> Any:
-        """With ``--cuda-graphs`` forward and backward are recorded once for a shape, and replayed."""
+        """With ``--cuda-graphs`` forward and backward are recorded and replayed."""
         stock = super().train_step
 
         def step(sample: dict[str, Any]) -> Any:

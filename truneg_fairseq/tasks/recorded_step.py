@@ -1,7 +1,6 @@
 """Training steps that the GPU records once and replays: CUDA graphs of forward and backward.
 
-With a small model the host is slower than the GPU: it starts some thousand kernels per update, one by one. A recording
-starts them all at once. It repeats kernels and no Python: whatever a step takes from the host must be the same again.
+A recording repeats kernels and no Python: whatever a step takes from the host must be the same again.
 """
 
 from __future__ import annotations
@@ -40,10 +39,9 @@ class _Recording:
 class RecordedSteps:
     """Runs the first batch of a shape normally, records the second, and replays the recording from then on.
 
-    The random numbers are the same as without recording: the trainer sets the seed of dropout before each update, and
-    the criterion's generators (``step_generators``) are seeded before each replay. Each shape without padding, and each
-    number of predicted tokens, has a recording of its own; after :data:`MOST` of them, other batches run normally. A
-    new fp16 loss scale discards them.
+    The random numbers are the same as without recording: the trainer seeds dropout before each update, and the
+    criterion's ``step_generators`` are seeded before each replay. Each shape without padding, and each number of
+    predicted tokens, has a recording of its own; a new fp16 loss scale discards them.
     """
 
     def __init__(self) -> None:
@@ -124,8 +122,7 @@ def can_record(model: Any, criterion: Any, optimizer: Any) -> bool:
     if not can:
         logger.warning(
             "--cuda-graphs: no effect; expected one GPU, a model and a criterion of this package, and neither "
-            "--teacher-targets, --encoder-layerdrop, --quant-noise-pq, "
-            "--quant-noise-scalar nor --use-bmuf"
+            "--teacher-targets, --encoder-layerdrop, --quant-noise-pq, --quant-noise-scalar nor --use-bmuf"
         )
     return can
 
