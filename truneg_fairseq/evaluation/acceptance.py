@@ -30,8 +30,7 @@ from .people import Judgements, is_accepted, is_conceivable
 from .scorer import Scorer, Tokens
 
 FOLDS = 5
-SAMPLES = 500
-"""Resamples of targets for a ranking: each is sorted anew."""
+SAMPLES = 500  # resamples of targets for a ranking: each is sorted anew
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ from .people import COMMON, read_answers
 from .scorer import WINDOW, Query, Scorer, Tokens
 from .yardstick import Scores, Task, Yardstick
 
-BEST = 10
-"""Words that a model may give."""
+BEST = 10  # words that a model may give
 TASK, CORPUS_TASK = "cloze", "cloze corpus word"
 _TRUST = 0.9  # in the other half of the people; the rest is uniform
 

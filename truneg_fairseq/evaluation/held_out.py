@@ -34,8 +34,7 @@ from .models import OpenedModel
 from .scorer import Scorer, Tokens, word_of
 from .yardstick import Measured, Scores, Task, Yardstick
 
-BINS = 15
-"""Of confidence, of equal width, as in Guo et al. (ICML 2017)."""
+BINS = 15  # of confidence, of equal width, as in Guo et al. (ICML 2017)
 EXAMPLES = 10
 _LONGEST = 512  # tokens of a sample of a text, where the models have so many positions
 _PARAGRAPHS = 1000  # encoded at a time

@@ -20,11 +20,9 @@ from ..trainer.folder import transformers_updates
 from ..vocabulary import vocabulary_of_tokenizer as vocabulary_of
 from .scorer import Scorer, Tokens, attention_mask
 
-ADAPTER = "adapter_config.json"
-"""What a folder of PEFT has; its weights are those of another model and a few more."""
+ADAPTER = "adapter_config.json"  # what a folder of PEFT has; its weights are those of another model and a few more
 _LOCAL = {"local_files_only": True, "trust_remote_code": False}
-_BOTH_HALVES = "ElectraForReplacedTokens"
-"""What ElectraTrainer writes."""
+_BOTH_HALVES = "ElectraForReplacedTokens"  # what ElectraTrainer writes
 
 
 class HuggingFaceTokens(Tokens):

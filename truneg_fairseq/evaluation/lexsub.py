@@ -28,14 +28,11 @@ from .people import Candidate, Judgements, Target, is_accepted, is_conceivable, 
 from .scorer import WINDOW, Query, Scorer, Tokens
 from .yardstick import Scores, Task, Yardstick
 
-CUT = 10
-"""Words that a model may give: the 10 of F^10 and R@10."""
-PEOPLE = " (people)"
-"""How the names of tasks end whose candidates are only those that people wrote."""
+CUT = 10  # words that a model may give: the 10 of F^10 and R@10
+PEOPLE = " (people)"  # how the names of tasks end whose candidates are only those that people wrote
 SHOWN = f"lexsub kept{PEOPLE}"
 """The task that a person sees: the target stands in the sentence, and candidates are those that people wrote."""
-LOOK_UP_WEIGHT = 0.1
-"""Of the table beside the model's probability."""
+LOOK_UP_WEIGHT = 0.1  # of the table beside the model's probability
 NO_LEMMA = -1
 _TEMPERATURE = 0.1  # of cosines, as of synonym targets
 _DRAWS = 4
@@ -43,8 +40,7 @@ _DRAWS = 4
 Rows = Iterable[tuple[int, NDArray[np.floating]]]
 """The index of a place and the logarithms of the probabilities of all tokens there, shape (V,), in any order; of a
 place with several rows the mean of the metrics counts."""
-Parts = dict[str, tuple[float, float]]
-"""What one target adds to the numerator and the denominator of each metric."""
+Parts = dict[str, tuple[float, float]]  # what one target adds to the numerator and the denominator of each metric
 
 
 @dataclass(frozen=True)

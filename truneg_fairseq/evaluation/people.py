@@ -20,8 +20,7 @@ from ..files import parse_json, read_bytes
 
 ACCEPTED, CONCEIVABLE = 0.5, 0.1
 """SWORDS: accepted is what more than half of the votes accept, conceivable what at least one in ten does."""
-COMMON = 0.05
-"""A common cloze answer is from at least this share of the people."""
+COMMON = 0.05  # a common cloze answer is from at least this share of the people
 
 _LARGEST_FILE = 256 << 20  # bytes, unpacked
 _MOST = 1_000_000  # people who give one answer

@@ -181,12 +181,10 @@ def join_tokens(symbols: Sequence[str], tokenization: str) -> str:
     return " ".join(ordinary)
 
 
-WINDOW = 80
-"""Tokens of a context, the first and the last included: what every model can read."""
+WINDOW = 80  # tokens of a context, the first and the last included: what every model can read
 
 
-COUNTS_SHARE = 0.2
-"""Of a text's counts in a mixture with a model's prediction."""
+COUNTS_SHARE = 0.2  # of a text's counts in a mixture with a model's prediction
 
 
 class Scorer(ABC):
@@ -200,14 +198,10 @@ class Scorer(ABC):
         cpu: keep off the GPU.
     """
 
-    embeddings: Tensor
-    """The encoder's input embeddings, shape (V, E)."""
-    updates: int = 0
-    """Of its training; 0 where the files do not say."""
-    batch_tokens: ClassVar[int] = 4096
-    """Of one batch, padding included."""
-    counts: CorpusTargets | None = None
-    """Mixed into every prediction with the share :data:`COUNTS_SHARE`."""
+    embeddings: Tensor  # the encoder's input embeddings, shape (V, E)
+    updates: int = 0  # of its training; 0 where the files do not say
+    batch_tokens: ClassVar[int] = 4096  # of one batch, padding included
+    counts: CorpusTargets | None = None  # mixed into every prediction with the share COUNTS_SHARE
 
     def __init__(self, path: Path, model: Any, *, padding: int, longest: int, cpu: bool) -> None:
         self.path, self.padding, self.longest = path, padding, longest

@@ -35,8 +35,7 @@ YARDSTICKS = {
 }
 """By the names of ``--task``: module and class."""
 
-_BOUNDS = ("ceiling", "people", "half of the people")
-"""Controls that a model is not meant to reach."""
+_BOUNDS = ("ceiling", "people", "half of the people")  # controls that a model is not meant to reach
 _MOST_NAMED = 2  # metrics in the verdict
 
 
@@ -73,20 +72,14 @@ class Yardstick(ABC):
         last: the last of the models, not yet built.
     """
 
-    metrics: ClassVar[Mapping[str, Metric]]
-    """By name, in the order in which they are shown."""
-    notes: ClassVar[str] = ""
-    """What to know of them, for the end of the table."""
-    across_tokens: ClassVar[bool] = False
-    """Whether models with different vocabularies compare."""
-    reads_causal: ClassVar[bool] = False
-    """Whether a causal LM can be measured."""
+    metrics: ClassVar[Mapping[str, Metric]]  # by name, in the order in which they are shown
+    notes: ClassVar[str] = ""  # what to know of them, for the end of the table
+    across_tokens: ClassVar[bool] = False  # whether models with different vocabularies compare
+    reads_causal: ClassVar[bool] = False  # whether a causal LM can be measured
     group: ClassVar[str] = ""
     """The task whose table has all of its tasks ``GROUP, NAME`` as columns; "" for tables of their own."""
-    sha256: str = ""
-    """Of the files, hexadecimal."""
-    described: str = ""
-    """How much of the files is measured."""
+    sha256: str = ""  # of the files, hexadecimal
+    described: str = ""  # how much of the files is measured
 
     def __init__(self, task: Task, tokens: Tokens, last: OpenedModel) -> None:
         if tokens.mask is None and not self.reads_causal:

@@ -18,8 +18,7 @@ Value = bool | int | float | str | list[int | float | str] | None
 """An option's value. true: the bare flag. false or null: no flag, even if `training` sets it."""
 
 _Option = Annotated[str, Meta(pattern=r"^\w[\w-]*$", max_length=80)]
-Options = dict[_Option, Value]
-"""By the flags' names, without the dashes in front."""
+Options = dict[_Option, Value]  # by the flags' names, without the dashes in front
 DEFAULTS: Options = {"save-interval-updates": 100, "log-interval": 10, "disable-validation": True}
 """fairseq-train's options where the file says nothing. Validation is what the evaluations are for."""
 

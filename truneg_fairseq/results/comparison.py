@@ -19,8 +19,7 @@ from ..errors import TrueNegError
 from .intervals import CONFIDENCE, Floats, Interval, Ratio, p_value, seed_interval, seeds_needed
 from .result import Metric, Result, described
 
-ENOUGH_SEEDS = 3
-"""With fewer seeds in common, two that agree by chance would look like proof."""
+ENOUGH_SEEDS = 3  # with fewer seeds in common, two that agree by chance would look like proof
 _OF_A_SEED = {"seed", "command", "checkpoint", "checkpoint_sha256", "false_negatives", "pairs", "examples"}
 """What differs from seed to seed among a result's settings: the last three are what held-out text has shown."""
 _ROUNDING = 1e-12  # of fractions and bits

@@ -115,8 +115,7 @@ def bootstrap(
     return Interval(value, float(low), float(high))
 
 
-_Noise = list[tuple[int, float]]
-"""The variances of a mean difference, each with its degrees of freedom."""
+_Noise = list[tuple[int, float]]  # the variances of a mean difference, each with its degrees of freedom
 
 
 def _noise(differences: Floats) -> _Noise:

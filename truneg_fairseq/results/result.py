@@ -23,8 +23,7 @@ from ..errors import TrueNegError
 from ..files import convert, parse_json, read_bytes, require_once, split_name
 
 BITS = "bits"
-HELD_OUT = "held-out text"
-"""The task of a masked LM's own measurements."""
+HELD_OUT = "held-out text"  # the task of a masked LM's own measurements
 GENERATED = "held-out text, generated"
 """The task that is the loss of a causal LM or of a translation model on held-out text."""
 GENERATOR, DISCRIMINATOR = "ELECTRA generator", "ELECTRA discriminator"
