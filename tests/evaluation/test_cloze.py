@@ -15,7 +15,6 @@ from support.tokenizers_made import gpt2_of_words
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.evaluation.cloze import Cloze
 from truneg_fairseq.evaluation.people import read_people
-from truneg_fairseq.results.result import read_results
 from truneg_fairseq.synonyms.table import SynonymTable
 
 
@@ -114,27 +113,6 @@ def test_controls_are_between_chance_and_the_people(file, tokens):
         entropies.append(-(p * np.log2(p)).sum())
     assert people["bits"].value == pytest.approx(np.mean(entropies))
     assert people["bits"].value < controls["half of the people"]["bits"].value
-
-
-def test_the_command(file, folder, tmp_path, capsys):
-    other, results = hugging_face_bert(tmp_path / "other", seed=1), tmp_path / "results.jsonl"
-    flags = ["--task", f"cloze={file}", "--cpu", "--results", str(results)]
-    main(["evaluate", f"first={folder}", f"second={other}", *flags])
-    said = capsys.readouterr().out
-    for name in ("first", "second", "chance", "half of the people", "people"):
-        assert f" {name} " in said
-    assert "Δ first" in said
-    assert "second against first: " in said
-    read = read_results([results])
-    assert [(each.model, each.task) for each in read] == [
-        (model, task) for model in ("first", "second") for task in ("cloze", "cloze corpus word")
-    ]
-    assert read[0].example_ids == [item["context"] for item in ANSWERS[:3]]
-    assert np.mean(read[0].examples["bits"]) == pytest.approx(read[0].metrics["bits"])
-    main(["compare", str(results)])
-    compared = capsys.readouterr().out
-    assert "1 seed is no evidence" in compared
-    assert "p(common)" in compared
 
 
 def test_a_causal_model_reads_from_left_to_right(file, tmp_path, capsys):

@@ -68,21 +68,6 @@ def converted(measured) -> list[str]:
     return ["--checkpoint", str(measured / "bert.pt"), "--data", str(data)]
 
 
-@pytest.mark.slow
-def test_judged_as_the_checkpoint(measured, converted, capsys):
-    def judged(*of: str) -> str:
-        capsys.readouterr()
-        judgements = ("--judgements", str(measured / "swords.json.gz"))
-        main(["synonyms", "judge", *of, *judgements, "--detector", "embedding+context"])
-        return capsys.readouterr().out
-
-    found = judged("--checkpoint", str(measured / "bert"))
-    assert "12 targets" in found
-    assert found == judged(*converted)
-    with pytest.raises(SystemExit, match="a fairseq checkpoint needs --data"):
-        judged(*converted[:2])
-
-
 def test_explained_as_by_the_checkpoint(measured, converted, tmp_path):
     text = ["The big car walked , xyz to the table .", "--cpu", "--detector", "table+embedding+context", "--json"]
     main(["explain", *converted, *text, str(tmp_path / "ours.json")])
@@ -151,7 +136,7 @@ def test_masks_depend_on_the_seed_alone_and_updates_are_those_of_the_trainer(mea
     for one, four in zip(found[1], found[4], strict=True):
         assert one.denominators["bits"] == four.denominators["bits"]
         assert one.metrics["bits"] == pytest.approx(four.metrics["bits"], rel=1e-5)
-    main(["report", str(tmp_path / "1"), "--output", str(tmp_path / "report.html")])
+    main(["compare", str(tmp_path / "1"), "--html", str(tmp_path / "report.html")])
     assert "checkpoint-20" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
@@ -239,12 +224,13 @@ def test_a_folders_own_code_never_runs_even_if_stdin_says_yes(measured, model_ty
         (bert / "tokenizer_config.json").write_text(json.dumps({"auto_map": named, "tokenizer_class": "Tokenizer"}))
     (tmp_path / "cloze.json").write_text(json.dumps([{"context": "The", "word": "car", "answers": {"car": 3}}]))
     monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    own = r"cannot be read \(it has code of its own, which never runs"
     for command in (
         ("evaluate", bert, "--task", f"held-out={measured / 'text.txt'}", f"cloze={tmp_path / 'cloze.json'}"),
         ("explain", "The big car.", "--checkpoint", bert),
     ):
         monkeypatch.setattr("sys.stdin", io.StringIO("y\n" * 20))
-        with contextlib.nullcontext() if model_type == "bert" else pytest.raises(SystemExit, match="cannot be read"):
+        with contextlib.nullcontext() if model_type == "bert" else pytest.raises(SystemExit, match=own):
             main([str(word) for word in command])
         assert not ran.exists()
 
@@ -367,12 +353,6 @@ def test_mistakes_are_one_line(tmp_path):
     BartForConditionalGeneration(BartConfig(**sizes)).save_pretrained(tmp_path)
     with pytest.raises(TrueNegError, match="is a bart, which reads and writes; expected a masked LM"):
         HuggingFaceScorer(tmp_path, 1, cpu=True)
-    own = {"auto_map": {"AutoConfig": "own.OwnConfig", "AutoModelForMaskedLM": "own.Own"}, "model_type": "own"}
-    (tmp_path / "own").mkdir()
-    (tmp_path / "own" / "config.json").write_text(json.dumps(own))
-    (tmp_path / "own" / "own.py").write_text("raise SystemExit('it ran')")
-    with pytest.raises(TrueNegError, match=r"own: cannot be read \(it has code of its own, which never runs"):
-        HuggingFaceScorer(tmp_path / "own", 1, cpu=True)
     for task in ("blimpp=x", "blimp"):
         with pytest.raises(SystemExit, match=f"--task {task}: expected NAME=FILE, with a name of held-out, lexsub"):
             main(["evaluate", str(tmp_path), "--task", task])

@@ -38,19 +38,14 @@ def test_who_is_unsure_has_no_vote(tmp_path):
     great, huge, *_ = read_people(write(tmp_path / "a.json", made)).targets[0].candidates
     assert (great.word, huge.word) == ("great", "huge")
     assert (is_accepted(great.share), is_accepted(huge.share)) == (True, False)
-
-
-def test_coinco_in_the_format_of_swords(tmp_path):
-    """Its votes are implicit, and no source is named: all are people's."""
-    made = content()
+    # CoInCo in this format: its votes are implicit, and no source is named: all are people's.
     made["substitute_labels"]["s:0-0"] = ["TRUE_IMPLICIT", "TRUE_IMPLICIT", "FALSE_IMPLICIT"]
     for substitute in made["substitutes"].values():
         substitute.pop("extra")
     made["targets"]["t:0"]["pos"] = None
-    target = read_people(write(tmp_path / "a.json", made)).targets[0]
-    assert target.candidates[0] == Candidate("big", 2, 3, True)
+    target = read_people(write(tmp_path / "b.json", made)).targets[0]
+    assert (target.candidates[0], target.pos) == (Candidate("big", 2, 3, True), "n")
     assert all(candidate.people for candidate in target.candidates)
-    assert target.pos == "n"
 
 
 def test_swords_development_set():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -15,13 +14,10 @@ from msgspec import structs
 from support import squad_examples
 from support.commands import command_environment
 from support.glue_files import write_model
-from support.squad_examples import write_squad
 
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.experiments import evaluation
-from truneg_fairseq.experiments.evaluation import _finetuned, _finetuning_options, attack
+from truneg_fairseq.experiments.evaluation import _finetuned, _finetuning_options
 from truneg_fairseq.experiments.settings import Attack, Finetuning
-from truneg_fairseq.results.result import read_results
 
 CALLS = """
 import sys
@@ -55,31 +51,6 @@ def test_an_evaluation_is_logged_and_ends_with_the_command_that_was_killed(tmp_p
     lines = (tmp_path / "log").read_text().splitlines()
     assert lines[1].startswith(f"truneg_fairseq: error: {tmp_path}/none/info.json: no such file")
     assert (tmp_path / "gpu").read_text() == "7\n"
-
-
-def test_an_attack_is_answered_and_scored(tmp_path, monkeypatch):
-    """Jia and Liang's: the original question is answered, its variant is not."""
-    data = write_squad(tmp_path / "questions.json", 1, 1)
-    content = json.loads(data.read_text())
-    (paragraph,) = content["data"][0]["paragraphs"]
-    first = {**paragraph["qas"][0], "id": "q"}
-    paragraph["qas"] = [first, {**first, "id": "q-turk"}]
-    data.write_text(json.dumps(content))
-    asked = []
-
-    def answer(options):
-        asked.append(options)
-        options.output.write_text(json.dumps({"q": first["answers"][0]["text"], "q-turk": "no"}))
-
-    monkeypatch.setattr(evaluation, "predict", answer)
-    results = tmp_path / "results.jsonl"
-    named = {"model": "hc", "seed": 3, "output": results, "cpu": True}
-    attack(attacked=Attack(data=data), name="AddOne", trained=tmp_path / "last.pt", **named)
-    (options,) = asked
-    assert (options.checkpoint, options.file, options.cpu) == (tmp_path / "last.pt", data, True)
-    (found,) = read_results([results])
-    assert found.key == ("hc", "AddOne", 3)
-    assert (found.metrics["original_f1"], found.metrics["transformed_f1"]) == (1, 0)
 
 
 def is_running(process: Path) -> bool:

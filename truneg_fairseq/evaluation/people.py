@@ -18,8 +18,6 @@ from msgspec import Meta, Struct, field
 from ..errors import TrueNegError, unreadable
 from ..files import parse_json, read_bytes
 
-ACCEPTED, CONCEIVABLE = 0.5, 0.1
-"""SWORDS: accepted is what more than half of the votes accept, conceivable what at least one in ten does."""
 COMMON = 0.05  # a common cloze answer is from at least this share of the people
 
 _LARGEST_FILE = 256 << 20  # bytes, unpacked
@@ -52,13 +50,13 @@ class Candidate:
 
 
 def is_accepted(share: Any) -> Any:
-    """Whether more than half accept; of a number or an array."""
-    return share > ACCEPTED
+    """As SWORDS has it, more than half of the votes; of a number or an array."""
+    return share > 0.5
 
 
 def is_conceivable(share: Any) -> Any:
-    """Whether at least one in ten accepts."""
-    return share >= CONCEIVABLE
+    """At least one vote in ten."""
+    return share >= 0.1
 
 
 @dataclass(frozen=True)

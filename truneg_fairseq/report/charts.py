@@ -25,7 +25,6 @@ _INK, _RULE = "#222222", "#dddddd"
 _DASHES = [[1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [12, 4]]
 _SHAPES = ["circle", "square", "triangle-up", "diamond", "cross"]
 _WIDTH, _HEIGHT = 290, 170
-_MOST_POINTS = 300
 _NOT_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
@@ -73,9 +72,7 @@ class Chart:
             stream.write(drawn)
 
 
-def line_chart(
-    title: str, lines: Sequence[Line], *, y_title: str, x_title: str = "updates", series: Sequence[str] = ()
-) -> Chart:
+def line_chart(title: str, lines: Sequence[Line], *, y_title: str, series: Sequence[str] = ()) -> Chart:
     """Series over updates; bands where they have intervals.
 
     At least one of the lines has a finite point; a name that occurs twice is one series. ``series`` are the names of
@@ -107,7 +104,7 @@ def line_chart(
         for x, low, high in line.band
         if all(map(math.isfinite, (x, low, high)))
     ]
-    x = alt.X("x:Q", title=x_title, axis=alt.Axis(tickCount=5))
+    x = alt.X("x:Q", title="updates", axis=alt.Axis(tickCount=5))
     quantity, color = {"title": _shown(y_title), "scale": alt.Scale(zero=False)}, by_series(alt.Color, LIGHT)
     curves = alt.Chart(alt.Data(values=points)).encode(x, alt.Y("y:Q", **quantity), color)
     layers = [curves.mark_line(strokeWidth=1.8).encode(by_series(alt.StrokeDash, _DASHES, None if marked else legend))]
@@ -200,7 +197,7 @@ def _bars(comparison: Comparison, quantities: Sequence[Quantity], prefix: str = 
     return found
 
 
-def thinned(points: Sequence[tuple[float, float]], most: int = _MOST_POINTS) -> list[tuple[float, float]]:
+def thinned(points: Sequence[tuple[float, float]], most: int = 300) -> list[tuple[float, float]]:
     """At most that many points: the means of equal numbers of neighbours; those that are not finite are left out."""
     finite = [(x, y) for x, y in points if math.isfinite(x) and math.isfinite(y)]
     size = math.ceil(len(finite) / most)

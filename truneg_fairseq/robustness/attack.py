@@ -13,13 +13,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import TrueNegError
 from ..files import read_json, replacing_file, require_different, require_writable
@@ -34,7 +32,7 @@ from ..finetuning.squad_score import (
     worst_variants,
 )
 from ..options import option
-from ..results.intervals import Interval, Ratio
+from ..results.intervals import Interval, Ratio, ratios_as_fields
 from ..results.result import Result
 from ..synonyms.lists import ENGLISH_STOP_WORDS
 from ..synonyms.wordnet import PARTS_OF_SPEECH, open_database
@@ -53,11 +51,6 @@ class AttackOptions:
     )
     seed: int = option(1, "of the random choices")
 
-    @property
-    def pairs(self) -> Path:
-        """Where the pairs lie, beside the transformed questions."""
-        return self.output.with_name(f"{self.output.name.removesuffix('.json')}.pairs.json")
-
 
 class NotApplicableError(Exception):
     """A transformation does not apply to a question; the message is the reason, the same for questions alike."""
@@ -70,10 +63,8 @@ class Transform(Protocol):
     options: dict[str, Any]  # what decides its answers beside the seed, JSON-able
 
     def apply(self, question: Question, rng: random.Random) -> tuple[Question, dict[str, Any]]:
-        """The transformed question, its answers at their offsets, and what was changed, JSON-able.
-
-        Raises:
-            NotApplicableError: it does not apply to the question.
+        """The transformed question, its answers at their offsets, and what was changed, JSON-able; else
+        :class:`NotApplicableError`.
         """
         ...
 
@@ -151,9 +142,10 @@ def attack_file(options: AttackOptions, make: Callable[[Sequence[Question]], Tra
 
     ``make`` gets the file's questions and returns the transformation.
     """
-    data, pairs = options.data, options.pairs
-    require_different(IN=data, OUT=options.output, PAIRS=pairs)
-    for path in (options.output, pairs):
+    data, output = options.data, options.output
+    pairs = output.with_name(f"{output.name.removesuffix('.json')}.pairs.json")
+    require_different(IN=data, OUT=output, PAIRS=pairs)
+    for path in (output, pairs):
         require_writable(path, "OUT.json")
     source = read_squad(data)
     questions = [question.require_legal(str(data)) for question in source.questions]
@@ -163,8 +155,8 @@ def attack_file(options: AttackOptions, make: Callable[[Sequence[Question]], Tra
     with replacing_file(pairs) as stream:
         stream.write(msgspec.json.encode(result) + b"\n")
     changed = tuple(pair.transformed for pair in result.pairs)
-    write_squad(options.output, SquadData(changed, source.version, source.unanswerable))
-    return [*_describe(result), f"wrote {options.output} and {pairs}"]
+    write_squad(output, SquadData(changed, source.version, source.unanswerable))
+    return [*_describe(result), f"wrote {output} and {pairs}"]
 
 
 def read_pairs(path: Path) -> Attack:
@@ -237,28 +229,21 @@ class SwapSynWordNet:
         return sorted(name for name in names if "_" not in name and name.lower() != word.lower())
 
 
-METRICS = {"exact_match": attrgetter("exact"), "f1": attrgetter("f1")}
+METRICS = {"exact_match": "exact", "f1": "f1"}
 SIDES = ("original", "transformed")
 
 
-@dataclass(frozen=True)
 class Robustness:
-    """A model's scores on the pairs of an attack."""
+    """A model's scores on the pairs of an attack: of the original questions, named by ``ids``, and the transformed."""
 
-    transform: str  # the attack's name
-    ids: Sequence[str]  # of the original questions
-    # "original_exact_match", "transformed_f1" ...: the scores of the questions, in [0, 1], in the order of the ids
-    scores: dict[str, NDArray[np.float64]]
-
-    @classmethod
-    def of(cls, transform: str, ids: Sequence[str], *sides: Sequence[QuestionScore]) -> Robustness:
-        """Of the original questions' scores, and of the transformed ones'."""
-        scores = {
-            f"{side}_{metric}": np.array([value(score) for score in of_side], dtype=np.float64)
+    def __init__(self, transform: str, ids: Sequence[str], *sides: Sequence[QuestionScore]) -> None:
+        self.transform, self.ids = transform, ids
+        # "original_exact_match", "transformed_f1" ...: the scores of the questions, in [0, 1], in the order of the ids
+        self.scores = {
+            f"{side}_{metric}": np.array([getattr(score, name) for score in of_side], dtype=np.float64)
             for side, of_side in zip(SIDES, sides, strict=True)
-            for metric, value in METRICS.items()
+            for metric, name in METRICS.items()
         }
-        return cls(transform, ids, scores)
 
     def drop(self, metric: str) -> Interval:
         """The mean loss by the attack with its 95 % interval, by bootstrap over the pairs."""
@@ -289,13 +274,13 @@ class Robustness:
 
     def result(self, model: str, seed: int) -> Result:
         """This measurement as a line of a result file."""
-        metrics = {name: float(values.mean()) for name, values in self.scores.items()}
-        examples = {name: values.tolist() for name, values in self.scores.items()}
-        ids = list(self.ids)
-        return Result(model=model, task=self.transform, seed=seed, metrics=metrics, examples=examples, example_ids=ids)
+        fields = ratios_as_fields({name: Ratio(values, np.ones_like(values)) for name, values in self.scores.items()})
+        return Result(model=model, task=self.transform, seed=seed, example_ids=list(self.ids), **fields)
 
 
-def measure(attack: Attack, original: Mapping[str, str], transformed: Mapping[str, str]) -> Robustness:
+def measure(
+    attack: Attack, original: Mapping[str, str], transformed: Mapping[str, str], name: str | None = None
+) -> Robustness:
     """Scores predictions, by id, for the original and for the transformed questions of an attack's pairs."""
     score = score_question_v2 if attack.unanswerable else score_question
     before, after = [pair.original for pair in attack.pairs], [pair.transformed for pair in attack.pairs]
@@ -306,8 +291,8 @@ def measure(attack: Attack, original: Mapping[str, str], transformed: Mapping[st
             )
     for question in () if attack.unanswerable else before:
         require_answer(question)
-    return Robustness.of(
-        attack.transform,
+    return Robustness(
+        name or attack.transform,
         [question.id for question in before],
         [score(original[question.id], question.answer_texts) for question in before],
         [score(transformed[question.id], question.answer_texts) for question in after],
@@ -315,17 +300,11 @@ def measure(attack: Attack, original: Mapping[str, str], transformed: Mapping[st
 
 
 def measure_files(file: Path, answers: Path, transformed: Path | None = None, *, name: str | None = None) -> Robustness:
-    """Scores files of predictions.
-
-    Args:
-        file: the pairs of an attack; without ``transformed`` one of Jia and Liang with originals and variants.
-        answers: the predictions for the original questions, or for all of Jia and Liang's.
-        transformed: the predictions for the transformed questions of the pairs.
-        name: of the attack (default: the transformation's, or the file's).
+    """Scores answers to the original and to the transformed questions of an attack's pairs; without ``transformed``
+    those to all questions of a file of Jia and Liang. The ``name`` is the transformation's, or the file's.
     """
     if transformed is not None:
-        measured = measure(read_pairs(file), read_predictions(answers), read_predictions(transformed))
-        return replace(measured, transform=name or measured.transform)
+        return measure(read_pairs(file), read_predictions(answers), read_predictions(transformed), name)
     # Each original, and the worst of its variants; an original without variants counts by itself on both sides. As in
     # Jia and Liang's script a question without an answer is passed over, and scores 0 where nothing else stands for it.
     predictions = read_predictions(answers)
@@ -337,6 +316,4 @@ def measure_files(file: Path, answers: Path, transformed: Path | None = None, *,
             "Liang, with the original questions"
         )
     worst = worst_variants({each: score for each, score in scores.items() if each in predictions})
-    return Robustness.of(
-        name or file.stem, ids, [scores[each] for each in ids], [worst.get(each, ZERO) for each in ids]
-    )
+    return Robustness(name or file.stem, ids, [scores[each] for each in ids], [worst.get(each, ZERO) for each in ids])
