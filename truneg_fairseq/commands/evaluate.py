@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from ..corpora.text import read_lines
-from ..errors import TrueNegError
+from ..errors import TrueNegError, refuse
 from ..evaluation.models import CountsOptions, OpeningOptions
 from ..files import replacing_text, require_unsplit, require_writable
 from ..options import option
@@ -122,16 +122,15 @@ def explain(options: ExplainOptions) -> None:
 
     Its words are masked in turn. Prints every sentence, in colour on a terminal, and some lines for each masked word.
     """
-    if options.text and options.file:
-        raise TrueNegError("explain: found TEXT and --file; expected one of them")
     if options.data is not None:
         require_unsplit(options.data, "--data")
     lines = options.text or (read_lines(options.file) if options.file else (line.rstrip("\r\n") for line in sys.stdin))
     texts = [line for line in lines if line.strip()]
-    if not texts:
-        raise TrueNegError(
-            f"{options.file or ('TEXT' if options.text else 'stdin')}: found no text; expected a sentence"
-        )
+    source = options.file or ("TEXT" if options.text else "stdin")
+    refuse(
+        (options.text and options.file, "explain: found TEXT and --file; expected one of them"),
+        (not texts, f"{source}: found no text; expected a sentence"),
+    )
     from ..evaluation.explain import Explainer, explanation_page
 
     explainer = Explainer(

@@ -207,13 +207,10 @@ def folds_by_target(pairs: JudgedPairs) -> NDArray[np.int64]:
 def fit_acceptance(
     pairs: JudgedPairs, features: Mapping[str, Tensor], provenance: Mapping[str, Any]
 ) -> tuple[AcceptanceModel, NDArray[np.float64]]:
-    """Fits a logistic regression on the N pairs, with five folds by target word; a feature has the shape (N,).
+    """A logistic regression on the N pairs, of features of shape (N,), and each pair's probability by the model of the
+    folds (five, by target word) that its target is not in, float64, shape (N,).
 
     The provenance, of data and checkpoint, goes into the model's file beside what is added here.
-
-    Returns:
-        The model of all pairs, and float64, shape (N,), each pair's probability by the model of the folds that its
-        target is not in.
     """
     names = tuple(features)
     columns = np.stack([features[name].double().numpy() for name in names], axis=1)

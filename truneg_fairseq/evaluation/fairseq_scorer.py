@@ -18,12 +18,8 @@ from .scorer import Scorer
 
 
 class FairseqCausalLm(Scorer):
-    """A checkpoint of a causal LM (task ``language_modeling``), which predicts the token after the place.
-
-    Args:
-        read: the checkpoint.
-        data: folder of binarized data with the checkpoint's dictionary.
-        cpu: keep off the GPU.
+    """A checkpoint of a causal LM (task ``language_modeling``), which predicts the token after the place; the data have
+    its dictionary.
     """
 
     batch_tokens: ClassVar[int] = 1024  # the logits of all places are computed
@@ -45,10 +41,7 @@ class FairseqCausalLm(Scorer):
 
 
 class FairseqMaskedLm(Scorer):
-    """A checkpoint of a masked LM (bert, roberta) or of an ELECTRA: its generator predicts, its discriminator encodes.
-
-    Args: those of :class:`FairseqCausalLm`.
-    """
+    """A checkpoint of a masked LM or of an ELECTRA, whose generator predicts and whose discriminator encodes."""
 
     def __init__(self, read: Checkpoint, data: Path, *, cpu: bool = False) -> None:
         for name, tensor in read.state.items():

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ from ..objectives.loop import build_objective
 from ..objectives.loss import BITS as NATS_TO_BITS
 from ..objectives.options import TABLE
 from ..results.intervals import Ratio
-from ..results.result import BITS, HELD_OUT, Example, Metric, describe
+from ..results.result import BITS, HELD_OUT, Example, Metric
 from ..synonyms import SynonymTable
 from ..synonyms.build import provide_exclusions
 from ..workers import Progress
@@ -41,12 +41,8 @@ _PARAGRAPHS = 1000  # encoded at a time
 _NOT_MASKED = -100
 
 
-class Batch(NamedTuple):
-    """Masked samples."""
-
-    tokens: Tensor  # int64, shape (B, T), masked
-    target: Tensor  # int64, shape (B, T), the original tokens at masked positions and padding elsewhere
-    lengths: Tensor  # int64, shape (B,)
+Batch = tuple[Tensor, Tensor, Tensor]
+"""Masked samples: tokens and target as :meth:`.scorer.Scorer.judge` takes them, int64, (B, T), and lengths, (B,)."""
 
 
 class HeldOut(Yardstick):
@@ -91,7 +87,7 @@ class HeldOut(Yardstick):
             counts, bins = count(judged)
             parts.append(counts)
             confidences.append(bins)
-            found.add(judged, batch.lengths, scorer)
+            found.add(judged, batch[2], scorer)
         masked, correct, corrected, loss = torch.cat(parts, dim=1).numpy()
         ratios = {
             BITS: Ratio(loss * NATS_TO_BITS, masked),
@@ -117,6 +113,7 @@ class HeldOut(Yardstick):
         from ..models.loading import load_task
 
         split, read = self._source, self._last.checkpoint
+        assert read is not None
         require_whole_split(data / split)
         task = load_task(read, data, self._task.mask_seed)
         task.load_dataset(split)
@@ -134,7 +131,7 @@ class HeldOut(Yardstick):
                     f"{data / split}.bin: has the id {largest:,}, but the dictionary {size:,} symbols; the data are "
                     "damaged or of another dictionary; binarize them again"
                 )
-            yield Batch(tokens, sample["target"], tokens.ne(self._tokens.padding).sum(1))
+            yield tokens, sample["target"], tokens.ne(self._tokens.padding).sum(1)
 
     def _of_text(self, longest: int) -> Iterator[Batch]:
         """The masks of a sample depend on the seed and on its place in the text, whatever the size of a batch."""
@@ -155,7 +152,7 @@ class HeldOut(Yardstick):
         for start in range(0, len(samples), size):
             sources, labels = zip(*masked[start : start + size], strict=True)
             targets = [row[0].masked_fill(row[0].eq(_NOT_MASKED), padding) for row in labels]
-            yield Batch(
+            yield (
                 pad_sequence([row[0] for row in sources], batch_first=True, padding_value=padding),
                 pad_sequence(targets, batch_first=True, padding_value=padding),
                 torch.tensor([row.size(1) for row in sources]),
@@ -201,8 +198,8 @@ def bin_of(confidence: Tensor) -> Tensor:
 
 
 def calibration_error(over: NDArray[np.float64], masked: NDArray[np.float64]) -> Ratio:
-    """The expected calibration error, in [0, 1]: the mean over predictions of the distance of confidence and accuracy
-    of their bin. ``over`` is what :func:`count` gives of each sequence, shape (S, BINS), ``masked`` has the shape (S,).
+    """The mean over predictions of the distance of confidence and accuracy of their bin, in [0, 1]; ``over`` has the
+    shape (S, BINS), see :func:`count`, and ``masked`` (S,).
     """
     return Ratio(over @ np.sign(over.sum(axis=0)), masked)
 
@@ -260,11 +257,13 @@ def acceptance(embeddings: Tensor, gold: Tensor, prediction: Tensor) -> Tensor:
     return acceptance_model(["embedding"]).probability({"embedding": embedding_cosine(embeddings, gold, prediction)})
 
 
-def examples_of(found: Measured, *, color: bool = False) -> list[str]:
-    """False negatives in their sentences, for a terminal."""
-    if HELD_OUT not in found.scores:
-        return []
-    facts = found.scores[HELD_OUT].facts
-    examples = [Example(**each) for each in facts["examples"]]
-    head = f"{len(examples)} of {facts['false_negatives']:,} false negatives of {found.model.name}, best first:"
-    return ["", head, *(f"  {describe(each, color=color)}" for each in examples)] if examples else []
+def examples_of(found: Measured) -> list[str]:
+    """False negatives in their sentences, each as one line for a terminal."""
+    facts = found.scores[HELD_OUT].facts if HELD_OUT in found.scores else {"examples": []}
+    lines = []
+    for each in (Example(**values) for values in facts["examples"]):
+        text = " ".join(filter(None, (each.before, f"[{each.gold} -> {each.prediction}]", each.after)))
+        chances = f"p = {each.gold_probability:.2f} -> {each.prediction_probability:.2f}"
+        lines.append(f"  {text}  ({chances}; people accept it with a probability of {each.acceptance:.2f})")
+    head = f"{len(lines)} of {facts.get('false_negatives', 0):,} false negatives of {found.model.name}, best first:"
+    return ["", head, *lines] if lines else []

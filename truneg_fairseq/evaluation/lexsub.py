@@ -234,9 +234,7 @@ class Lexsub(Yardstick):
         if self._table is not None:
             rows["table"] = self._look_up(scorer, self._table)
         found = {name: self._measured(each)[PEOPLE] for name, each in rows.items()}
-        found["ceiling"] = _ratios(
-            [self._of_oracle(*each) for each in zip(self.places, self.gold[PEOPLE], strict=True)]
-        )
+        found["ceiling"] = _ratios(list(map(self._of_oracle, self.places, self.gold[PEOPLE])))
         names = [place.target.name for place in self.places]
         return {name: {SHOWN: Scores(ratios, names)} for name, ratios in found.items()}
 
@@ -321,13 +319,8 @@ def _ratios(parts: Sequence[Parts]) -> dict[str, Ratio]:
 
 
 def _of_model(row: NDArray[np.floating], lemmas: NDArray[np.int64], ranked: NDArray[np.int64], gold: Gold) -> Parts:
-    """What one target adds to numerators and denominators.
-
-    Args:
-        row: shape (V,), logarithms of probabilities.
-        lemmas: int64, shape (V,), every token's lemma.
-        ranked: the same from likely to unlikely.
-        gold: what people say.
+    """What one target adds: of the logarithms of probabilities and every token's lemma, shape (V,) each, and the lemmas
+    from likely to unlikely.
     """
     order = np.argsort(-row[gold.tokens], kind="stable")
     words = ranked[(ranked != NO_LEMMA) & (ranked != gold.own)]
@@ -347,8 +340,7 @@ def _of_output(strict: Sequence[int], lenient: Sequence[int], gold: Gold) -> Par
         "f10_lenient_conceivable": f_parts(lenient, gold.conceivable),
         "f10_strict_accepted": f_parts(strict, gold.accepted),
         "f10_strict_conceivable": f_parts(strict, gold.conceivable),
-        "precision_at_1": (precision_at(strict, gold.accepted, 1), 1.0),
-        "precision_at_3": (precision_at(strict, gold.accepted, 3), 1.0),
+        **{f"precision_at_{cut}": (sum(word in gold.accepted for word in strict[:cut]) / cut, 1.0) for cut in (1, 3)},
         "recall_at_10": recall_parts(strict, gold.accepted),
         "recall_at_10_listed": recall_parts(strict, gold.accepted, gold.listed),
         "recall_at_10_others": recall_parts(strict, gold.accepted, gold.accepted - gold.listed),
@@ -364,10 +356,8 @@ def _first_distinct(lemmas: NDArray[np.int64]) -> list[int]:
 def gap_parts(gains: NDArray[np.float64]) -> tuple[float, float]:
     """What one target adds to numerator and denominator of GAP: nothing where no gain is positive.
 
-    GAP is sum_i I(x_i > 0) mean(x_1 .. x_i) over the same sum of the best order, in [0, 1].
-
-    Args:
-        gains: float64, shape (C,), the votes (or shares) of the candidates in the model's order.
+    GAP is sum_i I(x_i > 0) mean(x_1 .. x_i) over the same sum of the best order, in [0, 1]. The gains are the votes (or
+    shares) of the candidates in the model's order, float64, shape (C,).
     """
 
     def sum_of_means(ordered: NDArray[np.float64]) -> float:
@@ -386,11 +376,6 @@ def f_parts(output: Sequence[int], gold: Collection[int]) -> tuple[float, float]
     """
     hits = sum(word in gold for word in output)
     return 2.0 * hits, float(len(output) + min(len(gold), CUT))
-
-
-def precision_at(output: Sequence[int], gold: Collection[int], cut: int) -> float:
-    """The share of the first words that are right; a model that gives fewer has the rest wrong."""
-    return sum(word in gold for word in output[:cut]) / cut
 
 
 def recall_parts(

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-from ..errors import TrueNegError
+from ..errors import TrueNegError, refuse
 from ..files import require_unsplit
 from ..options import option
 
@@ -43,39 +43,48 @@ class OpenedModel:
     def __init__(self, path: Path, options: OpeningOptions) -> None:
         from ..convert.from_hf import local_folder
 
-        self._options, self._read, self.path = options, None, local_folder(str(path))
-        if not is_hugging_face(path):
-            self._read = _read(path, options.data)
+        self._options, self.path = options, local_folder(str(path))
+        self.checkpoint: Checkpoint | None = None  # what was read of fairseq's file
+        if is_hugging_face(path):
+            return
+        refuse(
+            (not path.exists(), f"{path}: no such file or folder; expected a fairseq checkpoint, a folder or hub:NAME"),
+            (options.data is None, f"{path}: a fairseq checkpoint needs --data, the binarized data with its tokenizer"),
+        )
+        assert options.data is not None
+        require_unsplit(options.data, "--data")
+        from .. import register
 
-    @property
-    def checkpoint(self) -> Checkpoint:
-        """What was read of fairseq's file."""
-        assert self._read is not None
-        return self._read
+        register()
+        from ..models.checkpoints import quiet_fairseq, read_checkpoint
+
+        quiet_fairseq()
+        self.checkpoint = read_checkpoint(path)
 
     @property
     def generates(self) -> bool:
         """Whether a fairseq checkpoint predicts one token after the other: a causal LM, or one that translates."""
-        return self._read is not None and any(name.startswith("decoder.layers.") for name in self._read.state)
+        return any(name.startswith("decoder.layers.") for name in (self.checkpoint.state if self.checkpoint else ()))
 
     @property
     def is_causal(self) -> bool:
         """Whether a fairseq checkpoint is a causal LM: a decoder without an encoder."""
-        return self.generates and not any(name.startswith("encoder.") for name in self.checkpoint.state)
+        state = self.checkpoint.state if self.checkpoint else ()
+        return self.generates and not any(name.startswith("encoder.") for name in state)
 
     def tokens(self, tokenization: str = "auto") -> Tokens:
         """Of Hugging Face's folder itself, of a fairseq checkpoint those of its data.
 
         How whole words are marked is what the checkpoint's training was told, unless ``tokenization`` says it.
         """
-        if self._read is None:
+        if self.checkpoint is None:
             from .hf_scorer import HuggingFaceTokens
 
             return HuggingFaceTokens(self.path, tokenization)
         from .scorer import DataTokens
 
         assert self._options.data is not None
-        for trained in (self._read.criterion, self._read.task):
+        for trained in (self.checkpoint.criterion, self.checkpoint.task):
             if tokenization == "auto":
                 tokenization = str(trained.get("tokenization") or "auto")
         return DataTokens(self._options.data, tokenization, causal=self.is_causal)
@@ -84,7 +93,7 @@ class OpenedModel:
         """The model, in evaluation mode; mixed with the ``counts`` of a text."""
         options, causal = self._options, tokens.mask is None
         scorer: Scorer
-        if self._read is None:
+        if self.checkpoint is None:
             from .hf_scorer import HuggingFaceScorer
 
             scorer = HuggingFaceScorer(self.path, tokens.padding, cpu=options.cpu, causal=causal)
@@ -93,7 +102,7 @@ class OpenedModel:
 
             assert options.data is not None
             kind = FairseqCausalLm if self.is_causal else FairseqMaskedLm
-            scorer = kind(self._read, options.data, cpu=options.cpu)
+            scorer = kind(self.checkpoint, options.data, cpu=options.cpu)
         if counts is not None:
             from ..objectives.build import read_corpus_targets
 
@@ -108,14 +117,14 @@ class OpenedModel:
         from ..options import select
         from ..synonyms.build import table_beside
 
-        if self._read is None:
+        if self.checkpoint is None:
             return None
-        options = select(ElectraOptions, SimpleNamespace(**self._read.criterion))
+        options = select(ElectraOptions, SimpleNamespace(**self.checkpoint.criterion))
         if not options.needs_table:
             return None
         if options.synonym_table:
             return Path(options.synonym_table)
-        return table_beside(Path(str(self._read.task.get("data", "")).split(":")[0]), options.synonym_source)
+        return table_beside(Path(str(self.checkpoint.task.get("data", "")).split(":")[0]), options.synonym_source)
 
 
 def is_hugging_face(path: Path) -> bool:
@@ -132,18 +141,3 @@ def load_table(path: Path, tokens: Tokens, dictionary: Path) -> SynonymTable:
     table = SynonymTable.load(path)
     table.check_dictionary(tokens.vocabulary.fingerprint, path, str(dictionary))
     return table
-
-
-def _read(path: Path, data: Path | None) -> Checkpoint:
-    if not path.exists():
-        raise TrueNegError(f"{path}: no such file or folder; expected a checkpoint of fairseq, a folder or hub:NAME")
-    if data is None:
-        raise TrueNegError(f"{path}: a fairseq checkpoint needs --data, the binarized data with its tokenizer")
-    require_unsplit(data, "--data")
-    from .. import register
-
-    register()
-    from ..models.checkpoints import quiet_fairseq, read_checkpoint
-
-    quiet_fairseq()
-    return read_checkpoint(path)

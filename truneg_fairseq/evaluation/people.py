@@ -154,16 +154,16 @@ def read_answers(path: Path, content: bytes | None = None) -> Answers:
     """
     if content is None:
         content = read_bytes(path, expected=_ANSWERS, limit=_LARGEST_FILE)
-    if content.lstrip().startswith(b"{'"):
-        try:
-            contexts = _published(content)
-        except Exception as error:  # other literals fail in many ways
-            raise TrueNegError(f"{path}: {unreadable(error)}; expected {_ANSWERS}") from None
-    else:
-        contexts = parse_json(content, str(path), list[Context], expected=_ANSWERS)
-    answered = tuple(context for context in contexts if context.answers and context.text.strip())
-    if not answered:
-        raise TrueNegError(f"{path}: has no context with answers; expected {_ANSWERS}")
+    try:
+        published = content.lstrip().startswith(b"{'")
+        found = _published(content) if published else parse_json(content, str(path), list[Context], expected=_ANSWERS)
+        answered = tuple(context for context in found if context.answers and context.text.strip())
+        if not answered:
+            raise ValueError("has no context with answers")
+    except TrueNegError:
+        raise
+    except Exception as error:  # other literals fail in many ways
+        raise TrueNegError(f"{path}: {unreadable(error)}; expected {_ANSWERS}") from None
     return Answers(hashlib.sha256(content).hexdigest(), answered)
 
 

@@ -188,14 +188,10 @@ COUNTS_SHARE = 0.2  # of a text's counts in a mixture with a model's prediction
 
 
 class Scorer(ABC):
-    """A model in evaluation mode, on the GPU where there is one.
+    """A model in evaluation mode, on the GPU where there is one; the path is for messages.
 
-    Args:
-        path: the checkpoint or folder, for messages.
-        model: the module.
-        padding: the token that fills batches up. Lengths tell what is padding: a text may have this token.
-        longest: the most tokens that it reads.
-        cpu: keep off the GPU.
+    The token ``padding`` fills batches up; lengths tell what is padding, as a text may have this token. ``longest`` is
+    how many tokens it reads at most.
     """
 
     embeddings: Tensor  # the encoder's input embeddings, shape (V, E)
@@ -224,10 +220,8 @@ class Scorer(ABC):
 
     @torch.inference_mode()
     def log_probabilities(self, queries: Sequence[Query]) -> Iterator[tuple[list[int], Tensor]]:
-        """The logarithms of the probabilities of every token at the places that are asked for.
-
-        Yields:
-            The indices of B queries and fp32, shape (B, V), on the device; short sequences first.
+        """The logarithms of the probabilities of every token at the places that are asked for, short sequences first:
+        the indices of B queries and fp32, shape (B, V), on the device.
         """
         self._check_length(queries)
         for batch in _batches(queries, self.batch_tokens):
@@ -283,22 +277,12 @@ class Scorer(ABC):
 
     @torch.no_grad()
     def judge(
-        self,
-        objective: Objective,
-        tokens: Tensor,
-        target: Tensor,
-        lengths: Tensor,
-        *,
-        with_layers: bool = False,
+        self, objective: Objective, tokens: Tensor, target: Tensor, lengths: Tensor, *, with_layers: bool = False
     ) -> tuple[MaskedPredictions, EncoderPasses]:
         """What it predicts at masked tokens, judged by an objective, and the passes that this took.
 
-        Args:
-            objective: on the CPU, or on the model's device.
-            tokens: int64, shape (B, T), masked.
-            target: int64, shape (B, T), the original tokens at masked positions and padding elsewhere.
-            lengths: int64, shape (B,).
-            with_layers: give the hidden states of all layers, whether the objective compares them or not.
+        Of the tokens, int64, shape (B, T), those are masked where the target has the original ones and no padding.
+        ``lengths`` has the shape (B,). ``with_layers``: hidden states of all layers, also if the objective needs none.
         """
         objective, tokens, target = objective.to(self._device), tokens.to(self._device), target.to(self._device)
         lengths, chosen = lengths.to(self._device), target.ne(self.padding)

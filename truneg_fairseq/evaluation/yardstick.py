@@ -64,13 +64,7 @@ class Scores(NamedTuple):
 
 
 class Yardstick(ABC):
-    """Items that models are scored on.
-
-    Args:
-        task: its files and settings.
-        tokens: the models' vocabulary with its tokenizer.
-        last: the last of the models, not yet built.
-    """
+    """Items that models are scored on; ``last`` is the last of the models, not yet built."""
 
     metrics: ClassVar[Mapping[str, Metric]]  # by name, in the order in which they are shown
     notes: ClassVar[str] = ""  # what to know of them, for the end of the table
@@ -206,10 +200,11 @@ class Cell(NamedTuple):
 
 def cells_of(found: Sequence[Measured]) -> list[Cell]:
     """What a person sees, by yardstick, task and metric, then models, the first one first, before controls."""
-    made = []
+    made, seeds = [], {each.model.seed for each in found}
     for first in (each for each in found if each.model == found[0].model):
         alike = [each for each in found if type(each.yardstick) is type(first.yardstick)]
-        owners = [(_title(each, found), each.scores, False) for each in alike]
+        names = [f"{each.model.name} {each.model.seed}" if len(seeds) > 1 else each.model.name for each in alike]
+        owners = [(name, each.scores, False) for name, each in zip(names, alike, strict=True)]
         owners += [(name, scores, True) for name, scores in first.controls.items()]
         for task in filter(first.yardstick.is_shown, first.scores):
             for metric, shown in first.yardstick.shown(task).items():
@@ -225,11 +220,6 @@ def cells_of(found: Sequence[Measured]) -> list[Cell]:
     return made
 
 
-def _title(each: Measured, found: Sequence[Measured]) -> str:
-    several = len({other.model.seed for other in found}) > 1
-    return f"{each.model.name} {each.model.seed}" if several else each.model.name
-
-
 def table(cells: Sequence[Cell]) -> Table:
     """Values and differences to the first model, with their intervals; controls have values alone."""
     rows, last = [], ""
@@ -238,13 +228,10 @@ def table(cells: Sequence[Cell]) -> Table:
         title, shown, difference = f"{cell.task}: {cell.shown.heading}".rstrip(), cell.shown, cell.difference
         of_value = None if cell.is_control else cell.ratio.interval()
         row = [shown.format(cell.ratio.value), "" if of_value is None else shown.ends(of_value, "")]
-        if compares:
-            mean = "" if difference is None else shown.format(difference.mean, "+")
-            row += [
-                mean,
-                "" if difference is None else shown.ends(difference),
-                "~" if difference and difference.contains_zero else "",
-            ]
+        if compares and difference is None:
+            row += ["", "", ""]
+        elif compares and difference is not None:
+            row += [shown.format(difference.mean, "+"), shown.ends(difference), "~" * difference.contains_zero]
         rows.append((title if title != last else "", cell.owner, *row))
         last = title
     differences = [f"Δ {cells[0].owner}", "95 % interval", ""] if compares else []

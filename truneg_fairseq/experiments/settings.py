@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct, structs
 
-from ..errors import TrueNegError
+from ..errors import TrueNegError, refuse
 from ..evaluation.yardstick import YARDSTICKS, Task
 from ..files import convert, read_bytes
 
@@ -204,20 +204,17 @@ def _task(path: Path, name: str, asked: Any) -> Task:
 
 def _check(path: Path, experiment: Experiment, only: Sequence[str]) -> None:
     _check_options(path, experiment)
-    if experiment.model.arch is None and experiment.model.checkpoint is None:
-        raise TrueNegError(f"{path}: model: has neither arch nor checkpoint; expected one of them")
+    model, arms = experiment.model, ", ".join(experiment.arms)
+    cases = [(not (model.arch or model.checkpoint), f"{path}: model: has neither arch nor checkpoint; expected one")]
     named = [("--only", arm) for arm in only] + [(f"{path}: control:", arm) for arm in [experiment.control] if arm]
     for name, part in experiment.evaluations.finetune.items():
         named += [(f"{path}: evaluations.finetune.{name}.arms:", arm) for arm in part.arms or ()]
-    for where, arm in named:
-        if arm not in experiment.arms:
-            raise TrueNegError(f"{where} {arm}: expected some of {', '.join(experiment.arms)}")
+    cases += [(arm not in experiment.arms, f"{where} {arm}: expected some of {arms}") for where, arm in named]
     for arm in experiment.arms if experiment.evaluations.electra else ():
-        if (criterion := experiment.options_of(arm).get("criterion")) != "electra":
-            raise TrueNegError(
-                f"{path}: evaluations.electra: arm {arm} has the criterion {criterion}; expected electra (held-out "
-                "measures a masked LM)"
-            )
+        criterion, expected = experiment.options_of(arm).get("criterion"), "electra (held-out measures a masked LM)"
+        found = f"{path}: evaluations.electra: arm {arm} has the criterion {criterion}; expected {expected}"
+        cases.append((criterion != "electra", found))
+    refuse(*cases)
 
 
 def _check_options(path: Path, experiment: Experiment) -> None:
@@ -231,10 +228,13 @@ def _check_options(path: Path, experiment: Experiment) -> None:
     for where, options in parts.items():
         for name, value in with_dashes(options).items():
             # argparse takes the beginning of a flag for the whole.
-            if any(each.startswith(name) for each in _RUNS_CODE) or (name not in _FILE_OPTIONS and _is_code(value)):
-                raise TrueNegError(f"{path}: {where}: {name}: would run code; expected files, numbers and names")
-            if name != "optimizer" and any(each.startswith(name) for each in own[where]):
-                raise TrueNegError(f"{path}: {where}: has {name!r}, which the experiment sets; expected other options")
+            is_code = any(each.startswith(name) for each in _RUNS_CODE)
+            is_code |= name not in _FILE_OPTIONS and _is_code(value)
+            is_own = name != "optimizer" and any(each.startswith(name) for each in own[where])
+            refuse(
+                (is_code, f"{path}: {where}: {name}: would run code; expected files, numbers and names"),
+                (is_own, f"{path}: {where}: has {name!r}, which the experiment sets; expected other options"),
+            )
 
 
 def _is_code(value: Value) -> bool:

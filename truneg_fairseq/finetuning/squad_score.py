@@ -130,12 +130,12 @@ def score_v2(
     and without answers, where there are any; with probabilities also ``best_exact``, ``best_exact_thresh``,
     ``best_f1`` and ``best_f1_thresh``, at the thresholds that would have been the best.
     """
-    _require(data, predictions, "prediction")
+    require_all(data.questions, predictions, "prediction")
     scores = {q.id: score_question_v2(predictions[q.id], q.answer_texts) for q in data.questions}
     answerable = {question.id: bool(question.answers) for question in data.questions}
     final = scores
     if no_answer_probabilities is not None:
-        _require(data, no_answer_probabilities, "no-answer probability")
+        require_all(data.questions, no_answer_probabilities, "no-answer probability")
         final = {
             name: score
             if no_answer_probabilities[name] <= threshold
@@ -177,11 +177,12 @@ def worst_variants(scores: Mapping[str, QuestionScore]) -> dict[str, QuestionSco
     }
 
 
-def _require(data: SquadData, values: Mapping[str, object], what: str) -> None:
-    missing = [question.id for question in data.questions if question.id not in values]
+def require_all(questions: Sequence[Question], values: Mapping[str, object], what: str) -> None:
+    """Refuses values by question id that lack a question."""
+    missing = [question.id for question in questions if question.id not in values]
     if missing:
         raise TrueNegError(
-            f"{len(missing)} of {len(data.questions)} questions have no {what}, the first is {missing[0]}; expected "
+            f"{len(missing)} of {len(questions)} questions have no {what}, the first is {missing[0]}; expected "
             'one for each, the text "" where a model finds no answer'
         )
 

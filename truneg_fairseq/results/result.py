@@ -278,9 +278,6 @@ def seed_of(path: Path) -> int:
     return int(found[-1]) if found else 1
 
 
-GREEN, YELLOW, PLAIN = "\x1b[1;32m", "\x1b[1;33m", "\x1b[0m"
-
-
 @dataclass(frozen=True)
 class Example:
     """A false negative in its sentence."""
@@ -292,17 +289,3 @@ class Example:
     gold_probability: float  # by the model, in [0, 1]
     prediction_probability: float
     acceptance: float = 0.0  # the probability that people accept the prediction
-
-
-def describe(example: Example, *, color: bool = False) -> str:
-    """A false negative in its sentence, as one line.
-
-    ``... whose [primary -> main] function ...  (p = 0.12 -> 0.31; people accept it with a probability of 0.6)``
-    """
-    green, yellow, plain = (GREEN, YELLOW, PLAIN) if color else ("", "", "")
-    marked = f"[{green}{example.gold}{plain} -> {yellow}{example.prediction}{plain}]"
-    text = " ".join(part for part in (example.before, marked, example.after) if part)
-    return (
-        f"{text}  (p = {example.gold_probability:.2f} -> {example.prediction_probability:.2f}; people accept it with a "
-        f"probability of {example.acceptance:.2f})"
-    )

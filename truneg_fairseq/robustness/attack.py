@@ -25,6 +25,7 @@ from ..finetuning.squad_files import Question, SquadData, read_predictions, read
 from ..finetuning.squad_score import (
     ZERO,
     QuestionScore,
+    require_all,
     require_answer,
     score_question,
     score_question_v2,
@@ -285,10 +286,7 @@ def measure(
     score = score_question_v2 if attack.unanswerable else score_question
     before, after = [pair.original for pair in attack.pairs], [pair.transformed for pair in attack.pairs]
     for side, questions, answers in zip(SIDES, (before, after), (original, transformed), strict=True):
-        if missing := [question.id for question in questions if question.id not in answers]:
-            raise TrueNegError(
-                f"question {missing[0]}: has no prediction; expected one for each {side} question ({len(questions)})"
-            )
+        require_all(questions, answers, f"answer to the {side} question")
     for question in () if attack.unanswerable else before:
         require_answer(question)
     return Robustness(
