@@ -10,9 +10,7 @@ import numpy as np
 import pytest
 import torch
 from nltk.stem import WordNetLemmatizer
-from support.commands import PIECES, WORDS
-from support.convert_models import random_model, save
-from support.convert_models import run_command as convert
+from support.commands import WORDS
 from support.judgements import ITEMS, content, write
 from support.masked_lms import opened, yardstick
 from support.tokenizers_made import gpt2_of_words
@@ -272,26 +270,6 @@ def test_weights_that_are_not_finite(folder, checkpoints, tmp_path):
 
 TEXT = [item[0].replace("[", "").replace("]", "") for item in ITEMS if "[slithering]" not in item[0]]
 TEXT += [f"It is {word}." for word in WORDS]
-
-
-def test_a_folder_of_hugging_face_ranks_as_its_conversion(folder, tmp_path):
-    data, judgements = folder / "data-bin", folder / "swords.json.gz"
-    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, *PIECES]
-    save(random_model("BertForMaskedLM", tokens=tokens), tmp_path / "bert", tokens)
-    convert(tmp_path / "bert", tmp_path / "bert.pt", "--data", data)
-    flags, found = ["--data", str(data), "--task", f"lexsub={judgements}", "--cpu"], []
-    for name in ("bert.pt", "bert"):
-        results = tmp_path / f"{name}.jsonl"
-        main(["evaluate", str(tmp_path / name), *flags, "--results", str(results)])
-        found.append(read_results([results]))
-    assert len(found[0]) == len(found[1]) == 4
-    for one, other in zip(*found, strict=True):
-        for name in ("gap", "f10_lenient_accepted", "precision_at_1", "recall_at_10"):
-            assert one.metrics[name] == pytest.approx(other.metrics[name])
-    with pytest.raises(SystemExit, match="has other tokens than"):
-        main(["evaluate", f"a={tmp_path / 'bert'}", str(tmp_path / "bert.pt"), *flags])
-    with pytest.raises(SystemExit, match="a fairseq checkpoint needs --data"):
-        main(["evaluate", str(tmp_path / "bert.pt"), *flags[2:]])
 
 
 def sentencepiece() -> SentencePieceTokenizer:

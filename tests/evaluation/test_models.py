@@ -87,6 +87,11 @@ def test_explained_as_by_the_checkpoint(measured, converted, tmp_path):
             assert one["scores"] == pytest.approx(other["scores"], abs=1e-4)
             assert (one["verdict"], sorted(one["synonyms"])) == (other["verdict"], sorted(other["synonyms"]))
     assert explained == 9
+    flags = ["--data", converted[3], "--cpu", "--task", f"lexsub={measured / 'swords.json.gz'}"]
+    with pytest.raises(SystemExit, match="has other tokens than"):
+        main(["evaluate", f"a={measured / 'bert'}", converted[1], *flags])
+    with pytest.raises(SystemExit, match="a fairseq checkpoint needs --data"):
+        main(["evaluate", converted[1], *flags[2:]])
 
 
 def test_inspected_as_transformers_computes_it(measured, tmp_path):

@@ -30,7 +30,7 @@ from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.experiments import ExperimentOptions, evaluation
 from truneg_fairseq.experiments.evaluation import _mean_of
 from truneg_fairseq.experiments.run import Runner
-from truneg_fairseq.experiments.settings import flags_of, read_experiment
+from truneg_fairseq.experiments.settings import Experiment, flags_of, read_experiment
 from truneg_fairseq.launch import process
 from truneg_fairseq.launch.training import hold_lock, write_settings
 from truneg_fairseq.models.checkpoints import read_checkpoint
@@ -320,9 +320,6 @@ def test_electra_that_begins_as_a_bert(folder, tmp_path, started):
     commands.run_command([sys.executable, script, tmp_path / "bert", electra, *sizes])
     halves = (electra / "discriminator", "--generator", electra / "generator")
     convert(*halves, tmp_path / "electra.pt", "--data", folder / "data-bin")
-    content = torch.load(tmp_path / "electra.pt", weights_only=True)
-    content["cfg"]["model"]["activation_dropout"] = 0.2  # which Hugging Face's models do not have
-    torch.save(content, tmp_path / "electra.pt")
     values = (
         *("model.arch=null", "model.options={encoder-layers: null, max_positions: null}", "updates=1", "seeds=1"),
         *(f"model.checkpoint={tmp_path / 'electra.pt'}", "training.lr=1e-9"),
@@ -335,7 +332,6 @@ def test_electra_that_begins_as_a_bert(folder, tmp_path, started):
     line = r"electra\.pt has a generator, and the task of arm baseline is masked_lm; expected electra_pretraining"
     with pytest.raises(SystemExit, match=line):
         experiment(folder, tmp_path / "other", values=(*values, "training.task=masked_lm"))
-    assert read_checkpoint(train / "model.pt").model["activation_dropout"] == 0.2
     trained = read_checkpoint(train / "model.pt").state
     for half, layers in (("generator", 1), ("encoder", 3)):
         assert not any(f"{half}.sentence_encoder.layers.{layers}." in key for key in trained)
@@ -343,11 +339,6 @@ def test_electra_that_begins_as_a_bert(folder, tmp_path, started):
             found = trained[f"{half}.sentence_encoder.layers.{layers - 1}.{key}"]
             expected = bert.get_parameter(f"encoder.layer.{layers - 1}.{name}")
             torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
-
-    command = [sys.executable, script, tmp_path / "bert", tmp_path / "none", "--generator-layers", 5]
-    refused = commands.run_command(command, check=False)
-    assert refused.returncode == 1
-    assert refused.stderr.splitlines()[-1] == "--generator-layers: found 5, expected 1 to 4, as the BERT has"
 
 
 @pytest.mark.slow
@@ -418,23 +409,25 @@ def test_rates_over_training(folder, tmp_path, started, monkeypatch, capsys):
     ],
 )
 def test_a_wrong_file_is_refused_in_one_line(folder, tmp_path, old, new, line):
-    path = tmp_path / "file.yaml"
-    path.write_text(FILE.replace(old, new), encoding="utf-8")
-    values = [f"paths.data={folder / 'data-bin'}", f"paths.judgements={folder / 'swords.json.gz'}"]
     with pytest.raises(TrueNegError, match=line) as refused:
-        read_experiment(path, values)
+        read(folder, tmp_path, old, new)
     assert "\n" not in str(refused.value)
 
 
+def read(folder: Path, place: Path, old: str, new: str, *values: str, only: tuple[str, ...] = ()) -> Experiment:
+    path = place / "file.yaml"
+    path.write_text(FILE.replace(old, new), encoding="utf-8")
+    named = (f"paths.data={folder / 'data-bin'}", f"paths.judgements={folder / 'swords.json.gz'}")
+    return read_experiment(path, [*named, *values], only)
+
+
 def test_only_the_files_of_the_wanted_arms_have_to_be_there(folder, tmp_path):
-    path = tmp_path / "file.yaml"
-    path.write_text(FILE.replace("baseline: {}", "baseline: {synonym_table: no.npz}"), encoding="utf-8")
-    values = [f"paths.data={folder / 'data-bin'}", f"paths.judgements={folder / 'swords.json.gz'}"]
-    assert list(read_experiment(path, values, ["same"]).arms) == ["baseline", "same"]
+    changed = (folder, tmp_path, "baseline: {}", "baseline: {synonym_table: no.npz}")
+    assert list(read(*changed, only=("same",)).arms) == ["baseline", "same"]
     with pytest.raises(TrueNegError, match="--only nobody: expected some of baseline, same"):
-        read_experiment(path, values, ["nobody"])
+        read(*changed, only=("nobody",))
     with pytest.raises(TrueNegError, match=r"while parsing .*; expected an experiment .*, with --set NAME=VALUE"):
-        read_experiment(path, [*values, "updates=[3"])
+        read(*changed, "updates=[3")
 
 
 def test_an_experiment_on_a_translation(tmp_path, started):

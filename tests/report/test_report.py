@@ -104,30 +104,25 @@ def test_curves_table_2_and_what_was_run(runs, tmp_path, capsys):
     assert len(html.encode()) < 2_000_000
 
 
-def test_a_run_in_progress_and_of_another_seed(runs, tmp_path, capsys, monkeypatch):
+def test_runs_in_progress_of_another_seed_and_continued_with_other_options(runs, tmp_path, capsys, monkeypatch):
     now = tmp_path / "now"
     now.mkdir()
     lines = (runs / "baseline" / "metrics.jsonl").read_text().splitlines()
     (now / "metrics.jsonl").write_text(f"{lines[0]}\n{lines[1][:30]}")
     manifest = (runs / "baseline" / "manifest.json").read_text()
     (now / "manifest.json").write_text(manifest.replace('"seed": 1', '"seed": 2'))
-    printed = report(capsys, tmp_path, runs / "baseline", now)
+    mixed = shutil.copytree(runs / "baseline", tmp_path / "lr=0.1")  # as hydra's sweeps name folders
+    first = json.loads(manifest)["starts"][0]
+    later = {**first, "settings": {**first["settings"], "seed": 7}, "time": "later"}
+    (mixed / "manifest.json").write_text(json.dumps({"starts": [first, later]}))
+    printed = report(capsys, tmp_path, runs / "baseline", now, mixed, f"other={mixed}")
     assert "now: No validation yet." in printed
     assert "now: Update 1 of 4: stopped." in printed
-    assert "The runs differ in seed (1; 2)" in (tmp_path / "r.html").read_text(encoding="utf-8")
+    html = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "The runs differ in seed (1; 2; 7)" in html
+    assert "lr=0.1 was continued at later with other options: seed 1 -&gt; 7." in html
     monkeypatch.setattr("truneg_fairseq.report.run.is_held", lambda folder: folder == now)
     assert "now: Update 1 of 4: in progress." in report(capsys, tmp_path, runs / "baseline", now)
-
-
-def test_a_training_that_was_continued_with_other_options_is_marked(runs, tmp_path, capsys):
-    shutil.copytree(runs / "baseline", tmp_path / "mixed")
-    path = tmp_path / "mixed" / "manifest.json"
-    starts = json.loads(path.read_text())["starts"]
-    later = {**starts[0], "settings": {**starts[0]["settings"], "seed": 7}, "time": "later"}
-    path.write_text(json.dumps({"starts": [*starts, later]}))
-    report(capsys, tmp_path, tmp_path / "mixed")
-    html = (tmp_path / "r.html").read_text(encoding="utf-8")
-    assert "mixed was continued at later with other options: seed 1 -&gt; 7." in html
 
 
 def test_folders_without_a_run(tmp_path, capsys):
@@ -158,13 +153,6 @@ def test_results_of_fine_tuning(runs, tmp_path, capsys):
     assert "<script>alert" not in html
     assert "new and base, CoLA-like, accuracy" in html, "and says that the items are others"
     assert "Validation: valid" in html
-
-
-def test_a_folder_with_an_equals_sign_is_a_folder(runs, tmp_path, capsys):
-    """As hydra's sweeps name them."""
-    shutil.copytree(runs / "baseline", tmp_path / "lr=0.1")
-    report(capsys, tmp_path, tmp_path / "lr=0.1", f"other={tmp_path / 'lr=0.1'}")
-    assert "lr=0.1" in text_of((tmp_path / "r.html").read_text(encoding="utf-8"))
 
 
 def test_measurements_of_other_texts_are_marked(tmp_path, capsys):

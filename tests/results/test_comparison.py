@@ -211,25 +211,6 @@ def test_only_seeds_in_common_are_compared():
     assert alone.summary("third", alone.groups["GLUE"][0]).difference is None
 
 
-def test_scores_per_example_add_the_noise_of_the_set_to_the_interval():
-    rng = np.random.default_rng(1)
-    ours, theirs = (rng.random(200) < share for share in (0.8, 0.7))
-    runs = [
-        with_examples(model, seed, list(map(float, scores)))
-        for model, scores in (("base", theirs), ("new", ours))
-        for seed in (1, 2, 3)
-    ]
-    comparison = Comparison(runs)
-    interval = comparison.summary("new", comparison.groups["SQuAD 1.1"][0]).interval
-    # All seeds agree, so that only the examples are left: the error of a mean of 200 differences.
-    differences = ours.astype(float) - theirs
-    error = np.sqrt(differences.var() / 200)
-    assert interval.mean == pytest.approx(differences.mean())
-    assert interval.high - interval.low == pytest.approx(2 * 1.97 * error, rel=0.05)
-    without = Comparison([result(run.model, "SQuAD", run.seed, **run.metrics) for run in runs])
-    assert without.summary("new", without.groups["SQuAD 1.1"][0]).interval.low == pytest.approx(interval.mean)
-
-
 @pytest.mark.parametrize("changed", [[("new", 2)], [("base", 2), ("new", 2)]], ids=["a model", "a seed"])
 @pytest.mark.parametrize("names", ["abcd", "bca"])
 def test_all_runs_need_the_same_examples_in_the_same_order(changed, names):

@@ -66,23 +66,17 @@ def words(text: str) -> list[Word]:
         ("Denver/NNP/ORGANIZATION Broncos/NNPS/ORGANIZATION", "What/WP", "Stark Industries"),
         ("the/DT Rhine/NNP/LOCATION", "What/WP", "Chicago"),
         ("Ann/NNP/PERSON", "When/WRB", "Jeff Dean"),  # the entity comes before the question word
-        ("NASA/NNP", "What/WP", "LSTM"),
         ("some/DT friends/NNS", "Who/WP", "Jeff Dean"),
         ("long/RB ago/RB", "When/WRB", "1956"),
-        ("at/IN home/NN", "Where/WRB", "Chicago"),
         ("several/JJ", "How/WRB many/JJ", "42"),
         ("forty/CD", "In/IN what/WDT year/NN", "1956"),
-        ("1,300/CD", "What/WP", "42"),
         ("in/IN 1643/CD", "What/WP", "1956"),
-        ("run/VB home/NN", "What/WP", "learn"),
         ("running/VBG water/NN", "What/WP", "learning"),
         ("an/DT old/JJ dog/NN", "What/WP", "a hamster"),
         ("a/DT pair/NN of/IN dogs/NNS", "What/WP", "hamsters"),
         ("The/DT dogs/NNS", "What/WP", "the hamsters"),
-        ("Big/NNP Ben/NNP", "What/WP", "Central Park"),
         ("the/DT largest/JJS", "What/WP", "deepest"),
         ("quickly/RB", "How/WRB did/VBD", "silently"),
-        ("of/IN it/PRP", "What/WP", "aliens"),
     ],
 )
 def test_fake_answers(answer, asked, fake):
@@ -92,27 +86,21 @@ def test_fake_answers(answer, asked, fake):
 STATEMENTS = {
     "Which NFL team represented the AFC in 2015?": "The NFL team of ANSWER represented the AFC in 2015.",
     "Who won the first game?": "ANSWER won the first game.",
-    "What is the largest city in Poland?": "The largest city in Poland is ANSWER.",
     "Where did Paul move in 2005?": "Paul moved in 2005 in ANSWER.",
     "When does the fair take place?": "The fair takes place in ANSWER.",
     "What did Paul discover in 1898?": "Paul discovered ANSWER in 1898.",
     "How many people lived in Warsaw in 1939?": "ANSWER people lived in Warsaw in 1939.",
-    "How many sacks did Derek Wolfe register?": "Derek Wolfe registered ANSWER sacks.",
     "In what city did the Panthers stay?": "The Panthers stayed in the city of ANSWER.",
     "What year was the treaty signed?": "The treaty was signed in the year of ANSWER.",
     "In 2011, who was the first player to be chosen?": "In 2011, ANSWER was the first player to be chosen.",
     "Why did Warsaw gain the title?": "Warsaw gained the title because of ANSWER.",
     "What was the war caused by?": "The war was caused by ANSWER.",
-    "The statement caused issues with whom?": "The statement caused issues with ANSWER.",
     "How old was Peyton Manning in 2015?": "Peyton Manning in 2015 was ANSWER years old.",
     "What's the name of the club?": "The name of the club is ANSWER.",
-    "What could someone be investigated for?": "Someone could be investigated for ANSWER.",
     "Whose album sold best?": "ANSWER's album sold best.",
     "When dating rocks, what is the age applied to?": "When dating rocks, the age is applied to ANSWER.",
     "When rocks are found, they must be older?": None,
     "What can't the king do?": None,
-    "Name a famous scientist.": None,
-    "How come?": None,
     "When?": None,
     "The capital of France costs what %?": "The capital of France costs ANSWER.",  # "what" depends on the "%"
 }
@@ -120,8 +108,7 @@ STATEMENTS = {
 
 @pytest.mark.parametrize("asked", STATEMENTS)
 def test_statements(parser, asked):
-    known = {"move": "moved", "take": "takes", "discover": "discovered", "register": "registered"}
-    known |= {"stay": "stayed", "gain": "gained"}
+    known = {"move": "moved", "take": "takes", "discover": "discovered", "stay": "stayed", "gain": "gained"}
     asked_words = parser.analyse(asked).words
     made = statement(asked_words, [word.text for word in asked_words], "ANSWER", lambda verb, tag: known[verb])
     assert made == STATEMENTS[asked]
@@ -154,11 +141,9 @@ def test_altered_words(add, parser, asked):
         ("Ann/NNP/PERSON", "Jackson"),
         ("Oslo/NNP/LOCATION", "Berlin"),
         ("NFL/NNP/ORGANIZATION", "UNICEF"),
-        ("Ford/NNP/ORGANIZATION", "Acme"),
         ("Dutch/NNPS/MISC", "Neptune"),
         ("Vikings/NNPS", "Daleks"),
         ("Zork/NNP", None),
-        ("walks/VBZ", None),
     ],
 )
 def test_constants_by_entity(add, tagged, other):

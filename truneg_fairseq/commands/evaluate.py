@@ -66,13 +66,8 @@ def evaluate(options: EvaluateOptions) -> None:
     from ..results.result import append_result
     from ..results.tables import terminal, wrapped
 
-    tasks = yardstick.parse_tasks(
-        options.task,
-        synonym_table=options.synonym_table,
-        mask_seed=options.mask_seed,
-        batch_size=options.batch_size,
-        limit=options.limit,
-    )
+    settings = {name: getattr(options, name) for name in ("synonym_table", "mask_seed", "batch_size", "limit")}
+    tasks = yardstick.parse_tasks(options.task, **settings)
     found = []
     for each in yardstick.evaluate(models, tasks, options, with_controls=True, say=partial(print, flush=True)):
         found.append(each)

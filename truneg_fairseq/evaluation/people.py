@@ -5,6 +5,7 @@ wrote next); plain or packed.
 from __future__ import annotations
 
 import ast
+import contextlib
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
@@ -85,20 +86,26 @@ class Judgements:
         return sum(len(target.candidates) for target in self.targets)
 
 
+@contextlib.contextmanager
+def _refused(path: Path, expected: str) -> Iterator[None]:
+    try:
+        yield
+    except TrueNegError:
+        raise
+    except Exception as error:  # broken files fail in many ways
+        raise TrueNegError(f"{path}: {unreadable(error)}; expected {expected}") from None
+
+
 def read_people(path: Path) -> Judgements:
     """Judgements of either format."""
     content = read_bytes(path, expected=_PEOPLE, limit=_LARGEST_FILE)
-    try:
+    with _refused(path, _PEOPLE):
         if content.lstrip()[:2].startswith((b"[", b"{'")):
             targets = tuple(_of_answers(read_answers(path, content)))
         else:
             targets = tuple(_swords(parse_json(content, str(path), dict[str, Any], expected=_PEOPLE)))
         if not targets:
             raise ValueError("no target has candidates")
-    except TrueNegError:
-        raise
-    except Exception as error:  # broken files fail in many ways
-        raise TrueNegError(f"{path}: {unreadable(error)}; expected {_PEOPLE}") from None
     return Judgements(path, hashlib.sha256(content).hexdigest(), targets)
 
 
@@ -154,16 +161,12 @@ def read_answers(path: Path, content: bytes | None = None) -> Answers:
     """
     if content is None:
         content = read_bytes(path, expected=_ANSWERS, limit=_LARGEST_FILE)
-    try:
+    with _refused(path, _ANSWERS):
         published = content.lstrip().startswith(b"{'")
         found = _published(content) if published else parse_json(content, str(path), list[Context], expected=_ANSWERS)
         answered = tuple(context for context in found if context.answers and context.text.strip())
         if not answered:
             raise ValueError("has no context with answers")
-    except TrueNegError:
-        raise
-    except Exception as error:  # other literals fail in many ways
-        raise TrueNegError(f"{path}: {unreadable(error)}; expected {_ANSWERS}") from None
     return Answers(hashlib.sha256(content).hexdigest(), answered)
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,14 +68,17 @@ def notes(comparison: Comparison) -> list[str]:
         )
     few = [each for each in every if each.paired_seeds and each.direction is None]
     if few:
-        seeds = min(each.paired_seeds for each in few)
-        least = f"at least {ENOUGH_SEEDS} in common are needed"
-        found.append(f"{seeds} {'seed is' if seeds == 1 else 'seeds are'} no evidence for a difference; {least}.")
+        seeds, least = _counted(min(each.paired_seeds for each in few)), f"at least {ENOUGH_SEEDS} in common are needed"
+        found.append(f"{seeds} no evidence for a difference; {least}.")
     if HELD_OUT in comparison.groups:
         found.append(_HELD_OUT_NOTE)
     if comparison.other_items:
         found.append(f"Other items, so the intervals are over seeds alone: {'; '.join(comparison.other_items)}")
     return found + [f"Averaged over seeds with different settings: {line}" for line in comparison.mixed]
+
+
+def _counted(seeds: int) -> str:
+    return f"{seeds} {'seed is' if seeds == 1 else 'seeds are'}"
 
 
 def _values(title: str, comparison: Comparison, quantities: Sequence[Quantity]) -> Table:
@@ -168,7 +171,8 @@ def verdict(results: Sequence[Result], baseline: str, control: str | None = None
             continue
         if arm not in lower:
             shown = ", ".join(f"{_shown(loss)} to {rival}" for rival, loss in found.items())
-            answers.append(f"{arm}: held-out loss {shown}. {_no_evidence(found.values())}")
+            seeds = _counted(min(each.paired_seeds for each in found.values()))
+            answers.append(f"{arm}: held-out loss {shown}. {seeds} no evidence, at least {ENOUGH_SEEDS} are needed.")
         elif lower[arm] <= 1 - CONFIDENCE:
             answers.append(f"{arm} helps: its held-out loss is lower than that of {' and '.join(found)}{corrected}.")
         elif higher[arm] <= 1 - CONFIDENCE:
@@ -195,11 +199,6 @@ def _compared(comparison: Comparison) -> dict[str, dict[str, Summary]]:
         if summary.differences is not None:
             found.setdefault(summary.model, {})[summary.quantity.parts[0].metric] = summary
     return found
-
-
-def _no_evidence(summaries: Iterable[Summary]) -> str:
-    seeds = min(each.paired_seeds for each in summaries)
-    return f"{seeds} {'seed is' if seeds == 1 else 'seeds are'} no evidence, at least {ENOUGH_SEEDS} are needed."
 
 
 def _finding(metric: str, summary: Summary) -> str:
