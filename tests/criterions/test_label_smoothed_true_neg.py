@@ -13,6 +13,7 @@ from support.translations import loss_and_gradients, translation, write_translat
 
 from truneg_fairseq.corpus_counts import FILE_NAME, count_tokens
 from truneg_fairseq.data.indexed import read_tokens
+from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.vocabulary import Vocabulary, read_symbols
 
 OURS, SMOOTHED = ("--criterion", "label_smoothed_true_neg"), ("--criterion", "label_smoothed_cross_entropy")
@@ -138,3 +139,12 @@ def test_no_step_waits_for_the_device(data, flags):
 def test_soft_targets_by_cosine_in_half_precision(data):
     flags = ("--synonym-targets", "0.1", "--synonym-shape", "cosine", "--dropout", 0)
     assert_close_to_fp32(lambda: one_batch(data, *OURS, *flags), torch.float16)
+
+
+def test_an_adaptive_softmax_is_refused(data):
+    """Its model gives hidden states where the criterion reads logits."""
+    _, _, model, criterion = translation(data, *OURS, "--adaptive-softmax-cutoff", "5,8")
+    with pytest.raises(TrueNegError, match="adaptive softmax"):
+        criterion.check_model(model)
+    _, _, plain, _ = translation(data, *OURS)
+    criterion.check_model(plain)

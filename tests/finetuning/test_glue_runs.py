@@ -380,3 +380,11 @@ def test_validation_has_every_example(prepared):
             task.dataset(split), max_sentences=16, required_batch_size_multiple=16
         ).next_epoch_itr(shuffle=False)
         assert sum(int(batch["nsentences"]) for batch in batches) == expected
+
+
+def test_divergence_is_reported_at_the_end(checkpoint, prepared, tmp_path, trainings, capsys):
+    with pytest.raises(SystemExit, match=r"RTE seed 1 of small: the loss became NaN .*\(.*train.log\); lower --lr"):
+        finetune(checkpoint, prepared, tmp_path, "--tasks", "RTE", "--seeds", 1, "--lr", "1e30")
+    assert not list(tmp_path.rglob("checkpoint*.pt"))
+    assert len(trainings.folders) == 1
+    assert not (tmp_path / "results.jsonl").exists()

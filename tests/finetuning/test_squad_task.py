@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from fairseq.data import data_utils
+from fairseq.logging import metrics
 from fairseq.models import ARCH_CONFIG_REGISTRY
 from support.squad_examples import one_line, prepare, write_data
 
@@ -17,7 +18,15 @@ import truneg_fairseq
 
 truneg_fairseq.register()
 
-from truneg_fairseq.finetuning.fairseq_tasks import SquadCriterion, SquadTask, SquadTaskConfig  # noqa: E402
+from truneg_fairseq.finetuning.fairseq_tasks import (  # noqa: E402
+    SquadCriterion,
+    SquadTask,
+    SquadTaskConfig,
+    answer_logits,
+    decode,
+)
+from truneg_fairseq.finetuning.squad_features import answer_questions, score_answers  # noqa: E402
+from truneg_fairseq.finetuning.squad_score import exact_match_and_f1  # noqa: E402
 
 SIZES = {
     "encoder_layers": 2,
@@ -33,6 +42,12 @@ SIZES = {
 def features(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("squad")
     return prepare(folder, write_data(folder / "data-bin"))
+
+
+@pytest.fixture(scope="module")
+def features_v2(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("squad2")
+    return prepare(folder, write_data(folder / "data-bin"), unanswerable=True)
 
 
 def make_task(folder: Path, **options: Any) -> SquadTask:
@@ -150,3 +165,33 @@ def test_a_checkpoint_of_another_vocabulary_is_one_line(features):
     assert not task.unanswerable
     message = one_line(lambda: task.load_state_dict({"vocabulary": "0" * 64}))
     assert f"fingerprint {task.info['vocabulary'][:12]}, the checkpoint is of 000000000000" in message
+
+
+def test_validation_scores_whole_questions_from_any_worker(features_v2):
+    """Batches of one window, dealt to three workers: the windows of a question are never together."""
+    task = make_task(features_v2)
+    model, criterion = make_model(task), SquadCriterion.build_criterion(argparse.Namespace(), task)
+    dataset = task.dataset("valid")
+
+    def validate(steps: list[list[list[int]]]) -> dict[str, float]:
+        with metrics.aggregate(new_root=True) as aggregated:
+            for step in steps:
+                logs = [task.valid_step(dataset.collater(windows), model, criterion.eval())[2] for windows in step]
+                task.reduce_metrics(logs, criterion)
+        return aggregated.get_smoothed_values()
+
+    count = len(dataset)
+    whole = validate([[list(range(count))]])
+    dealt = validate(
+        [[[window] for window in range(count)[first :: -(-count // 3)]] for first in range(-(-count // 3))]
+    )
+    for name in ("exact_match", "f1", "loss", "accuracy"):
+        assert whole[name] == pytest.approx(dealt[name], abs=1e-3), name
+    sample = dataset.collater(list(range(count)))
+    found = answer_questions(dataset.features, decode(answer_logits(model, sample), sample).numpy(), unanswerable=True)
+    texts = {name: prediction.text for name, prediction in found.items()}
+    scores = score_answers(dataset.features, texts, unanswerable=True)
+    assert exact_match_and_f1(scores, unanswerable=True) == {name: whole[name] for name in ("exact_match", "f1")}
+    assert 0 < whole["f1"] < 100
+    assert not criterion.eval().logging_outputs_can_be_summed()
+    assert criterion.train().logging_outputs_can_be_summed()

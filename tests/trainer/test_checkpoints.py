@@ -13,6 +13,7 @@ import pytest
 from support.cli_runs import (
     TORCHRUN,
     assert_one_line,
+    hydra,
     largest_difference,
     logged,
     parameters,
@@ -294,3 +295,12 @@ def test_stock_fairseq_reads_the_checkpoints(run, data_bin):
     del command[place : place + 2]
     result = run_command([sys.executable, "-c", program, "train", *command[3:]])
     assert "@ 4 updates" in result.stdout
+
+
+@pytest.mark.slow
+def test_the_runs_of_one_process_have_their_own_best(data_bin, tmp_path):
+    lrs = "optimization.lr=[0.01],[0.000001]"
+    folder = f"checkpoint.save_dir={tmp_path}/${{optimization.lr.0}}"
+    run_command([*hydra(data_bin, tmp_path, "sr_word", "optimization.max_update=3", lrs, folder), "--multirun"])
+    for lr in ("0.01", "1e-06"):
+        assert (tmp_path / lr / "checkpoint_best.pt").exists(), lr

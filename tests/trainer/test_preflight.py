@@ -30,6 +30,7 @@ MASKED_LM_OF_ELECTRA = "found --task electra_pretraining with --arch electra_tin
         (("--best-checkpoint-metric", "f1"), "f1: found no --maximize-best-checkpoint-metric, so"),
         (("--maximize-best-checkpoint-metric",), "loss: found --maximize-best-checkpoint-metric, so"),
         (("--save-dir", f"{__file__}/run"), f"--save-dir {__file__}/run/.*: cannot be written .Not a directory"),
+        (("--criterion", "masked_lm_hc", "--d2v2-multi"), "--d2v2-multi: makes no masks"),
         (("--criterion", "label_smoothed_true_neg"), "found --task masked_lm, expected one whose model generates"),
         (("--finetune-from-model", "/nowhere/a.pt"), "--finetune-from-model /nowhere/a.pt: cannot be read"),
         pytest.param(("--fp16",), "--fp16: found no GPU", marks=pytest.mark.skipif(CUDA, reason="there is a GPU")),
@@ -63,10 +64,16 @@ def test_what_an_electra_cannot_train_with(flags, message, tmp_path):
         ("electra_pretraining", "electra", "bert_base", "--criterion electra: found --arch bert_base"),
         ("language_modeling", "masked_lm_hc", "bert_base", "--task language_modeling, expected --task masked_lm or el"),
         ("masked_lm", "masked_lm_hc", "bart_base", "found --arch bart_base, which has a decoder"),
+        (
+            "language_modeling --output-dictionary-size 9",
+            "label_smoothed_true_neg",
+            "transformer_lm",
+            "--output-dictionary-size: leave it out with --criterion label_smoothed_true_neg",
+        ),
     ],
 )
 def test_what_does_not_go_together(task, criterion, arch, message, data_bin):
-    flags = ("--task", task, "--criterion", criterion, "--arch", arch)
+    flags = ("--task", *task.split(), "--criterion", criterion, "--arch", arch)
     with pytest.raises(TrueNegError, match=message):
         check(parse([data_bin, "--user-dir", PLUGIN, *flags, "--batch-size", 4, "--optimizer", "adam", "--no-save"]))
 

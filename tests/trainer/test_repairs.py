@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from support.cli_runs import assert_one_line
-from support.commands import run_command, truneg
+from support.commands import PLUGIN, TINY_MODEL, TINY_TRAINING, run_command, truneg
 
 import truneg_fairseq
 
@@ -213,3 +213,31 @@ def test_a_task_of_srun_that_trains_hands_no_signal_on(tasks, nodes, spawns, mon
     monkeypatch.setenv("SLURM_STEP_NUM_TASKS", str(tasks))
     monkeypatch.setenv("SLURM_STEP_NUM_NODES", str(nodes))
     assert _spawns_workers(SimpleNamespace(distributed_world_size=4, distributed_no_spawn=False)) == spawns
+
+
+@pytest.mark.slow
+def test_a_second_training_of_a_process_forgets_the_first(data_bin, tmp_path):
+    """hydra's multirun: else the GPU would fill up."""
+    program = f"""
+import gc, weakref
+import truneg_fairseq; truneg_fairseq.register()
+from fairseq import options
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.distributed import utils
+from fairseq_cli import train
+from truneg_fairseq.trainer.trainer import PluginTrainer
+models, stock = [], PluginTrainer.__init__
+def init(self, *given, **named):
+    stock(self, *given, **named)
+    models.append(weakref.ref(self._model))
+PluginTrainer.__init__ = init
+for number in range(2):
+    flags = {[str(data_bin), *TINY_TRAINING, *TINY_MODEL]!r} + "--user-dir {PLUGIN} --max-update 1".split()
+    flags += "--criterion masked_lm_true_neg --uniform-targets 0.1 --disable-validation".split()
+    flags += ["--save-dir", f"{tmp_path}/{{number}}"]
+    cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), input_args=flags))
+    utils.call_main(cfg, train.main)
+gc.collect()
+assert models[0]() is None
+"""
+    run_command([sys.executable, "-c", program])

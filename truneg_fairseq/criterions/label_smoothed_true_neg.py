@@ -53,6 +53,14 @@ class LabelSmoothedTrueNeg(LabelSmoothedCrossEntropyCriterion):
                 chosen, symbols=symbols, folder=folder, padding=self.padding_idx, label_smoothing=self.eps
             )
 
+    def check_model(self, model: Any) -> None:
+        """Refuses an adaptive softmax, of which a model gives states that would pass for logits: a wrong loss."""
+        if getattr(unwrap(model).decoder, "adaptive_softmax", None) is not None:
+            raise TrueNegError(
+                "--criterion label_smoothed_true_neg: the model has an adaptive softmax; expected one without "
+                "--adaptive-softmax-cutoff"
+            )
+
     @property
     def options(self) -> TrueNegativeOptions:
         return self.objective.options

@@ -152,11 +152,16 @@ def _combination(cfg: Any) -> Iterator[str]:
                 f"--criterion {criterion}: found --arch {model}, which has a decoder; expected an encoder with a "
                 "masked-LM head, such as truneg_bert_base or roberta_base"
             )
-    if criterion == "label_smoothed_true_neg" and task in _MASKED:
-        yield (
-            f"--criterion {criterion}: found --task {task}, expected one whose model generates, such as "
-            "translation; label smoothing of a masked LM: --criterion masked_lm_true_neg --uniform-targets"
-        )
+        if value_of(cfg, "task", "d2v2_multi"):  # the loss would be of no masks
+            yield f"--d2v2-multi: makes no masks; leave it out with --criterion {criterion}"
+    if criterion == "label_smoothed_true_neg":
+        if task in _MASKED:
+            yield (
+                f"--criterion {criterion}: found --task {task}, expected one whose model generates, such as "
+                "translation; label smoothing of a masked LM: --criterion masked_lm_true_neg --uniform-targets"
+            )
+        if (value_of(cfg, "task", "output_dictionary_size") or -1) >= 0:  # the logits would be of other tokens
+            yield f"--output-dictionary-size: leave it out with --criterion {criterion}"
     if criterion == "electra" and model and not model.startswith("electra"):
         yield f"--criterion electra: found --arch {model}, which has no generator; expected electra_*"
     if criterion.startswith("masked_lm") and task == "electra_pretraining" and model.startswith("electra"):

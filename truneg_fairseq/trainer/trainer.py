@@ -51,6 +51,7 @@ class PluginTrainer(Trainer):
         starts anew over the old checkpoints where it is missing, and keeps nothing of what a run was made with.
         """
         super().__init__(cfg, *args, **kwargs)
+        vars(checkpoint_utils.save_checkpoint).pop("best", None)  # of the last run of this process (hydra's multirun)
         self._iterator: Any = None  # of the epoch
         self._another_worker_asked = False
         self._samples: Sequence[Any] = ()  # of the update
@@ -152,6 +153,7 @@ class PluginTrainer(Trainer):
         is_first = self._iterator is None
         self._iterator = self._batches_of(1 if is_first else epoch, epoch, *args, **kwargs)
         if is_first:
+            gc.unfreeze()  # of the last run of this process (hydra's multirun), or its model would stay
             gc.collect()
             gc.freeze()
             self.request.begin(several_workers=self._has_workers)
