@@ -46,7 +46,7 @@ def only_a_pickle(folder: Path, data: Path) -> None:
     (folder / "model.safetensors").unlink()
 
 
-def test_shards_and_a_pickle_of_tensors_where_it_is_asked_for(folder: Path, data: Path, tmp_path: Path) -> None:
+def test_shards_and_a_pickle_of_tensors_where_it_is_asked_for(folder, data, tmp_path, capsys) -> None:
     before = read_model(folder)
     random_model("BertForMaskedLM").save_pretrained(tmp_path / "shards", max_shard_size="20KB")
     assert not (tmp_path / "shards" / "model.safetensors").exists()
@@ -54,6 +54,16 @@ def test_shards_and_a_pickle_of_tensors_where_it_is_asked_for(folder: Path, data
     only_a_pickle(folder, data)
     run_command(folder, tmp_path / "out.pt", "--data", data, "--allow-pickle")
     assert_same_tensors(read_model(folder, allow_pickle=True).tensors, before.tensors)
+    first, *notes, flags, last = capsys.readouterr().out.splitlines()
+    assert first.startswith(
+        f"wrote {tmp_path / 'out.pt'} (fairseq checkpoint): 2 layers, 32 wide, 4 heads, 23 tokens, "
+    )
+    assert last == f"next: truneg train {data} --finetune-from-model {tmp_path / 'out.pt'} with these flags ..."
+    assert flags == (
+        "--arch bert --encoder-layers 2 --encoder-embed-dim 32 --encoder-ffn-embed-dim 48 "
+        "--encoder-attention-heads 4 --max-positions 24"
+    )
+    assert any(line.startswith("note: positions: at most 24 tokens") for line in notes)
 
 
 def test_a_pickle_of_code_is_never_run(folder: Path, data: Path, tmp_path: Path) -> None:
@@ -66,20 +76,6 @@ def test_a_pickle_of_code_is_never_run(folder: Path, data: Path, tmp_path: Path)
     with pytest.raises(TrueNegError, match="its weights cannot be read"):
         from_hf(folder, data, tmp_path / "out.pt", allow_pickle=True)
     assert not (tmp_path / "attacked").exists()
-
-
-def test_command_prints_the_flags_and_the_notes(folder: Path, data: Path, tmp_path: Path, capsys) -> None:
-    run_command(folder, tmp_path / "out.pt", "--data", data)
-    out = capsys.readouterr().out.splitlines()
-    assert out[0].startswith(
-        f"wrote {tmp_path / 'out.pt'} (fairseq checkpoint): 2 layers, 32 wide, 4 heads, {len(TOKENS)} tokens, "
-    )
-    assert out[-1] == f"next: truneg train {data} --finetune-from-model {tmp_path / 'out.pt'} with these flags ..."
-    assert out[-2] == (
-        "--arch bert --encoder-layers 2 --encoder-embed-dim 32 --encoder-ffn-embed-dim 48 "
-        "--encoder-attention-heads 4 --max-positions 24"
-    )
-    assert any(line.startswith("note: positions: at most 24 tokens") for line in out)
 
 
 def set_config(**settings: object) -> Callable[[Path, Path], object]:
@@ -149,12 +145,6 @@ def test_generators_of_another_electra(data: Path, tmp_path: Path) -> None:
         from_hf(folders[0], data, tmp_path / "out.pt", generator=folders[1])
 
 
-def test_inputs_are_not_overwritten(folder: Path, data: Path) -> None:
-    with pytest.raises(TrueNegError, match=r"vocab.txt: is the file of OUT too; expected different files"):
-        from_hf(folder, data, folder / "vocab.txt")
-    assert (folder / "vocab.txt").read_text().split() == TOKENS
-
-
 @pytest.fixture
 def checkpoint(folder: Path, data: Path, tmp_path: Path) -> Path:
     return from_hf(folder, data, tmp_path / "ckpt.pt").output
@@ -195,12 +185,13 @@ def test_wrong_checkpoints_are_one_line(spoil, message: str, checkpoint: Path, d
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_a_folder_with_something_else_is_left_alone(checkpoint: Path, tmp_path: Path) -> None:
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "file").write_text("kept")
+def test_what_is_there_is_left_alone(checkpoint: Path, folder: Path, data: Path) -> None:
+    before = sorted(folder.iterdir())
     with pytest.raises(TrueNegError, match="is there already; expected a new"):
-        to_hf(checkpoint, tmp_path / "full")
-    assert [path.name for path in (tmp_path / "full").iterdir()] == ["file"]
+        to_hf(checkpoint, folder)
+    with pytest.raises(TrueNegError, match=r"vocab.txt: is the file of OUT too; expected different files"):
+        from_hf(folder, data, folder / "vocab.txt")
+    assert sorted(folder.iterdir()) == before and (folder / "vocab.txt").read_text().split() == TOKENS
 
 
 def test_arguments_of_fairseq_train_and_of_hydra(folder: Path, data: Path, tmp_path: Path) -> None:

@@ -28,10 +28,9 @@ ELECTRA = {
 }
 CASES = [("BertForMaskedLM", options, name) for name, options in MASKED_LM.items()]
 CASES += [("electra", options, name) for name, options in ELECTRA.items()]
-NAMES = [name for _, _, name in CASES]
 
 
-@pytest.mark.parametrize(("kind", "options", "name"), CASES, ids=NAMES)
+@pytest.mark.parametrize(("kind", "options", "name"), CASES, ids=[name for _, _, name in CASES])
 def test_micro_batches_are_one_batch(kind, options, name, tmp_path):
     """One of the four has no masked token, and all have other lengths."""
     whole, expected = one_update(kind, tmp_path, options, per_device_train_batch_size=4)
@@ -46,6 +45,7 @@ def test_micro_batches_are_one_batch(kind, options, name, tmp_path):
     assert split.state.log_history[-1]["train_loss"] == pytest.approx(first["loss"], rel=1e-6)
     if options == {"hc_weight": 1.0}:
         assert first["hc_pred"] > 0
+        assert {"eval_hc_pred", "eval_hc_iter"} <= split.evaluate(split.train_dataset).keys()
     for (parameter, one), (_, other) in zip(expected.named_parameters(), found.named_parameters(), strict=True):
         torch.testing.assert_close(other, one, rtol=1e-5, atol=1e-6, msg=parameter)
 

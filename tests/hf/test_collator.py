@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from support.hf_models import LINES, examples, one_update, small_model, small_tokenizer, trainer
+from support.hf_models import LINES, examples, one_update, small_model, small_tokenizer, stop_at, trainer
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 transformers = pytest.importorskip("transformers")
@@ -113,14 +113,8 @@ def test_an_evaluation_has_the_same_masks_in_any_batches_and_order(kind, tmp_pat
 
 def masks_of(trainer_class, collator, folder, rows):
     """What a model reads in three epochs of a training: the first batch of each."""
-    arguments = transformers.TrainingArguments(
-        str(folder),
-        num_train_epochs=3,
-        per_device_train_batch_size=4,
-        report_to="none",
-        use_cpu=True,
-        disable_tqdm=True,
-    )
+    settings = {"num_train_epochs": 3, "per_device_train_batch_size": 4, "disable_tqdm": True}
+    arguments = transformers.TrainingArguments(str(folder), report_to="none", use_cpu=True, **settings)
     model, seen = small_model("BertForMaskedLM"), []
     model.register_forward_pre_hook(lambda module, given, named: seen.append(named["input_ids"]), with_kwargs=True)
     arguments.train_sampling_strategy, arguments.remove_unused_columns = "sequential", trainer_class is Mine
@@ -181,28 +175,18 @@ def run(folder, steps, *, resume=False, **settings):
     machine.train_dataset = examples(small_tokenizer()) * 4
     machine.data_collator = Seen(small_tokenizer(), mlm_probability=0.6, final_mlm_probability=0.2, whole_words=True)
     machine.data_collator.progress = []
-    if steps < 6:
-        machine.add_callback(StopAfter(steps))
+    machine.add_callback(stop_at(steps))
     machine.train(resume_from_checkpoint=resume or None)
     return machine, model
 
 
-class StopAfter(transformers.TrainerCallback):
-    def __init__(self, steps):
-        self.steps = steps
-
-    def on_step_end(self, args, state, control, **others):
-        control.should_training_stop = state.global_step == self.steps
-
-
-@pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.slow)])
-def test_a_resumed_run_has_the_masks_and_weights_of_an_uninterrupted_one(workers, tmp_path):
+def test_a_resumed_run_has_the_masks_and_weights_of_an_uninterrupted_one(tmp_path):
+    """With a worker that loads, and without."""
     (tmp_path / "whole").mkdir()
-    settings = {"dataloader_num_workers": workers}
-    whole, expected = run(tmp_path / "whole", 6, **settings)
+    whole, expected = run(tmp_path / "whole", 6, dataloader_num_workers=1)
     assert whole.data_collator.progress == [step / 6 for step in range(6) for _ in range(2)]
-    run(tmp_path, 4, **settings)
-    resumed, found = run(tmp_path, 6, resume=True, **settings)
+    run(tmp_path, 4)
+    resumed, found = run(tmp_path, 6, resume=True)
     losses = [[log["loss"] for log in each.state.log_history if "loss" in log] for each in (whole, resumed)]
     assert len(losses[0]) == 6
     assert losses[1] == losses[0]

@@ -56,11 +56,7 @@ def test_an_update_without_masked_tokens_trains_the_discriminator_alone(tmp_path
         {"sr_word_weight": 0.5, "sr_sent_weight": 2.0},
         {"discriminator_false_negatives": "relabel", "discriminator_weight": 10.0},
         {"nearest_targets": 0.3},
-        {
-            "hc_detector": "table+embedding+context",
-            "hc_threshold": 0.0,
-            "discriminator_false_negatives": "ignore",
-        },
+        {"hc_detector": "table+embedding+context", "hc_threshold": 0.0, "discriminator_false_negatives": "ignore"},
     ],
     ids=lambda options: "+".join(options) or "hc",
 )
@@ -161,12 +157,7 @@ def test_padding_samples_of_accelerate_are_not_evaluated(tmp_path):
 
 def test_both_halves_compute_what_they_did_alone():
     discriminator, _ = electra_halves()
-    own = {
-        "hidden_act": "relu",
-        "layer_norm_eps": 1e-5,
-        "hidden_dropout_prob": 0.3,
-        "attention_probs_dropout_prob": 0.2,
-    }
+    own = {"hidden_act": "relu", "layer_norm_eps": 1e-5, "hidden_dropout_prob": 0.3}
     generator = random_model("ElectraForMaskedLM", 2, hidden_size=16, num_attention_heads=2, **own)
     generator.electra.embeddings.load_state_dict(discriminator.electra.embeddings.state_dict())
     generator.tie_weights()

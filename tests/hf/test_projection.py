@@ -15,13 +15,7 @@ pytest.importorskip("accelerate", reason="transformers' Trainer needs accelerate
 
 from truneg_fairseq.hf import ElectraArguments, ElectraForReplacedTokens, ElectraTrainer, TrueNegativeArguments  # noqa: E402
 
-OTHERS = [
-    "XLMRobertaForMaskedLM",
-    "CamembertForMaskedLM",
-    "AlbertForMaskedLM",
-    "MPNetForMaskedLM",
-    "ConvBertForMaskedLM",
-]
+OTHERS = [f"{name}ForMaskedLM" for name in ("XLMRoberta", "Camembert", "Albert", "MPNet", "ConvBert")]
 LATER = {"DebertaForMaskedLM": {"legacy": False}, "DebertaV2ForMaskedLM": {"legacy": False}}
 CASES = [*((kind, {}) for kind in (*KINDS, *OTHERS)), *LATER.items()]
 CASES += [("ModernBertForMaskedLM", {"sparse_prediction": True})]
@@ -39,56 +33,44 @@ def model_of(kind, settings):
 def projected_rows(model):
     """The rows of every look at the output embeddings, which a hook of this test sees."""
     rows = []
-    last = [part for part in model.modules() if getattr(getattr(part, "bias", None), "shape", None) == (ROWS,)][-1]
+    size = model.get_input_embeddings().num_embeddings
+    last = [part for part in model.modules() if getattr(getattr(part, "bias", None), "shape", None) == (size,)][-1]
     last.register_forward_hook(lambda module, given, output: rows.append(output.numel() // output.size(-1)))
     return rows
 
 
 def loss_and_gradients(machine, model, inputs, **options):
     model.zero_grad()
+    torch.manual_seed(1)
     loss = machine.compute_loss(model, dict(inputs), **options)
     loss = loss[0] if isinstance(loss, tuple) else loss
     loss.backward()
     return loss.detach(), {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
 
-@pytest.mark.parametrize(("kind", "settings"), CASES, ids=[f"{kind}{'+'.join(options)}" for kind, options in CASES])
-def test_every_family_has_the_losses_and_gradients_of_all_positions(kind, settings, tmp_path):
-    model, inputs = model_of(kind, settings).train(), batch(small_tokenizer())
-    machine = trainer(model, tmp_path, TrueNegativeArguments(sr_sent_weight=2.0))
-    rows = projected_rows(model)
+def assert_masked_is_all(machine, model):
+    """The loss and gradients of the masked positions are those of all, which a call for outputs projects."""
+    inputs, rows = batch(small_tokenizer()), projected_rows(model)
     expected, theirs = loss_and_gradients(machine, model, inputs, return_outputs=True)
-    everywhere = [inputs["labels"].numel()]
-    assert rows == everywhere
     found, gradients = loss_and_gradients(machine, model, inputs)
-    assert rows == [*everywhere, int((inputs["labels"] != -100).sum())]
+    assert rows == [inputs["labels"].numel(), int((inputs["labels"] != -100).sum())]
     torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
     assert gradients.keys() == theirs.keys()
     for name, gradient in gradients.items():
         torch.testing.assert_close(gradient, theirs[name], rtol=1e-6, atol=1e-6, msg=name)
 
 
+@pytest.mark.parametrize(("kind", "settings"), CASES, ids=[f"{kind}{'+'.join(options)}" for kind, options in CASES])
+def test_every_family_has_the_losses_and_gradients_of_all_positions(kind, settings, tmp_path):
+    model = model_of(kind, settings).train()
+    assert_masked_is_all(trainer(model, tmp_path, TrueNegativeArguments(sr_sent_weight=2.0)), model)
+
+
 def test_electras_generator_too(tmp_path):
     model = ElectraForReplacedTokens.of(*electra_halves()).train()
-    machine = ElectraTrainer(
-        model,
-        transformers.TrainingArguments(str(tmp_path), report_to="none", use_cpu=True),
-        true_negatives=ElectraArguments(uniform_targets=0.1),
-        processing_class=small_tokenizer(),
-    )
-    inputs, rows = batch(small_tokenizer()), []
-    model.generator.generator_lm_head.register_forward_hook(
-        lambda module, given, output: rows.append(output.shape[:-1])
-    )
-    torch.manual_seed(1)
-    expected, theirs = loss_and_gradients(machine, model, inputs, return_outputs=True)
-    torch.manual_seed(1)
-    found, gradients = loss_and_gradients(machine, model, inputs)
-    masked = ((inputs["labels"] != -100).sum(),)
-    assert rows == [inputs["labels"].shape, masked]
-    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
-    for name, gradient in gradients.items():
-        torch.testing.assert_close(gradient, theirs[name], rtol=1e-6, atol=1e-6, msg=name)
+    arguments = transformers.TrainingArguments(str(tmp_path), report_to="none", use_cpu=True)
+    options = {"true_negatives": ElectraArguments(uniform_targets=0.1), "processing_class": small_tokenizer()}
+    assert_masked_is_all(ElectraTrainer(model, arguments, **options), model)
 
 
 def test_outputs_that_are_asked_for_have_every_position(tmp_path):

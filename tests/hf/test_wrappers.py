@@ -92,22 +92,14 @@ def test_adapters_train_and_are_saved(tmp_path, peft):
 
 
 @pytest.mark.slow
-def test_a_compiled_model_has_the_models_loss_and_gradients(tmp_path):
+def test_a_compiled_model_trains_as_the_model(tmp_path):
     model, inputs = small_model("BertForMaskedLM").train(), batch(small_tokenizer())
-    machine = trainer(model, tmp_path, TrueNegativeArguments(**OPTIONS))
-    expected = machine.compute_loss(model, dict(inputs))
-    expected.backward()
-    gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
-    model.zero_grad()
+    expected = trainer(model, tmp_path, TrueNegativeArguments(**OPTIONS)).compute_loss(model, dict(inputs))
     compiled = torch.compile(model, backend="eager")
     machine = trainer(compiled, tmp_path, TrueNegativeArguments(**OPTIONS), max_steps=1)
     for part in (inputs, {name: value[:2] for name, value in inputs.items()}):
         machine.compute_loss(compiled, dict(part))
-    found = machine.compute_loss(compiled, dict(inputs))
-    torch.testing.assert_close(found, expected)
-    found.backward()
-    for name, parameter in model.named_parameters():
-        torch.testing.assert_close(parameter.grad, gradients[name], msg=name)
+    torch.testing.assert_close(machine.compute_loss(compiled, dict(inputs)), expected)
     machine.train()
     assert machine.evaluate()["eval_loss"] > 0
 

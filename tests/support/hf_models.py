@@ -175,3 +175,14 @@ def one_update(
     with patch.object(electra, "sample_tokens", lambda logits, generator: logits.argmax(-1)):
         machine.train()
     return machine, model
+
+
+def stop_at(step: int) -> Any:
+    """A callback that ends a training after so many updates."""
+    from transformers import TrainerCallback
+
+    class Stop(TrainerCallback):
+        def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+            control.should_training_stop = state.global_step >= step
+
+    return Stop()
