@@ -41,7 +41,7 @@ from truneg_fairseq.objectives.false_negatives import AcceptanceModel
 from truneg_fairseq.results.result import read_results
 from truneg_fairseq.synonyms.lists import TsvLexicon
 from truneg_fairseq.synonyms.table import SynonymTable
-from truneg_fairseq.synonyms.vectors import read_vectors as vectors_of
+from truneg_fairseq.synonyms.vectors import read_vectors
 from truneg_fairseq.vocabulary import read_symbols, spell_symbols
 
 CASES = int(os.environ.get("FUZZ_CASES", "12"))
@@ -142,16 +142,9 @@ def write(name: str, content: str | bytes) -> Callable[[Path], object]:
 
 
 def make_table(folder: Path) -> None:
-    pairs = np.array([[1, 2], [1, 3], [5, 4]], np.int32).T
+    gold, synonym = np.array([[1, 2], [1, 3], [5, 4]], np.int32).T
     metadata = {"vocabulary_size": 10, "fingerprint": "f" * 64, "tokenization": "words", "source": "wordnet"}
-    SynonymTable(gold=pairs[0], synonym=pairs[1], **metadata, options={"a": 1}, known_words=2).save(
-        folder / "table.npz"
-    )
-
-
-def read_vectors(folder: Path) -> None:
-    for _ in vectors_of(folder / "v.txt"):
-        pass
+    SynonymTable(gold=gold, synonym=synonym, **metadata, options={"a": 1}).save(folder / "table.npz")
 
 
 def make_checkpoint(folder: Path) -> None:
@@ -159,10 +152,6 @@ def make_checkpoint(folder: Path) -> None:
     data = write_dictionary(folder / "data", TOKENS)
     from_hf(save(random_model("BertForMaskedLM"), folder / "m"), data, folder / "c.pt")
     shutil.rmtree(folder / "m")
-
-
-def read_converted(folder: Path) -> None:
-    select(read_checkpoint(folder / "c.pt"), None)
 
 
 def read_hugging_face(folder: Path) -> None:
@@ -204,8 +193,8 @@ READERS = {
     ),
     "GPT-2 BPE": Reader(lambda folder: gpt2().save(folder), ("encoder.json", "vocab.bpe"), load_tokenizer),
     "SentencePiece": Reader(lambda folder: sentencepiece().save(folder), ("sentencepiece.model",), load_tokenizer),
-    "vectors": Reader(write("v.txt", VECTORS), ("v.txt",), read_vectors),
-    "checkpoint": Reader(make_checkpoint, ("c.pt",), read_converted),
+    "vectors": Reader(write("v.txt", VECTORS), ("v.txt",), lambda f: list(read_vectors(f / "v.txt"))),
+    "checkpoint": Reader(make_checkpoint, ("c.pt",), lambda f: select(read_checkpoint(f / "c.pt"), None)),
     "Hugging Face": Reader(
         lambda folder: save(random_model("BertForMaskedLM"), folder / "m"),
         ("m/config.json", "m/model.safetensors", "m/vocab.txt"),

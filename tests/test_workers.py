@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import io
 import os
-import queue
 import re
 import signal
 import time
@@ -76,21 +75,9 @@ def test_the_first_failure_stops_the_others(tmp_path):
 
 
 def test_a_death_is_one_line():
-    with (
-        tqdm(disable=True) as bar,
-        pytest.raises(TrueNegError, match=r"a worker process died \(killed, or out of memory\)"),
-    ):
+    died = r"a worker process died \(killed, or out of memory\)"
+    with tqdm(disable=True) as bar, pytest.raises(TrueNegError, match=died):
         run_tasks(make_dying, range(3), 2, bar)
-
-
-class Emptying:
-    def __call__(self, task: int, advance: Callable[[int], None]) -> None:
-        raise queue.Empty
-
-
-def test_an_error_of_a_task_is_never_taken_for_waiting():
-    with tqdm(disable=True) as bar, pytest.raises(queue.Empty):
-        run_tasks(Emptying, range(2), 2, bar)
 
 
 def test_a_terminal_gets_a_bar():

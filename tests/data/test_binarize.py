@@ -108,10 +108,15 @@ def test_the_files_are_those_of_fairseq_preprocess(tokenizer, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith("data")) == ["data"]
 
 
-@pytest.mark.parametrize("chunk_bytes", [1, 7, 50, 333])
-def test_the_cut_changes_nothing_and_the_report_counts_items(chunk_bytes, done, tmp_path):
-    short = write(tmp_path / "short.txt", LINES * 2)
-    result = binarize({"train": [short, done / "valid.txt"]}, WORDPIECE, tmp_path / "data", chunk_bytes=chunk_bytes)
+@pytest.mark.parametrize(
+    ("chunk_bytes", "batch", "workers"),
+    [(1, {}, 1), (7, {"_BATCH_LINES": 3}, 1), (50, {"_BATCH_CHARACTERS": 10}, 1), (333, {"_BATCH_LINES": 3}, 2)],
+)
+def test_the_cut_changes_nothing_and_the_report_counts_items(chunk_bytes, batch, workers, done, tmp_path, monkeypatch):
+    for name, value in batch.items():
+        monkeypatch.setattr(binarize_module, name, value)
+    texts = {"train": [write(tmp_path / "short.txt", LINES * 2), done / "valid.txt"]}
+    result = binarize(texts, WORDPIECE, tmp_path / "data", chunk_bytes=chunk_bytes, workers=workers)
     expected = write(tmp_path / "together.txt", LINES * 3)
     binarize({"train": [expected]}, WORDPIECE, tmp_path / "reference")
     assert files_of(tmp_path / "data") == files_of(tmp_path / "reference")
@@ -136,14 +141,6 @@ def test_every_line_is_in_one_chunk(tmp_path_factory, lines, chunk_bytes, ends):
     assert found == [line.rstrip("\r") for line in expected] or (content == "\ufeff" and found == [""])
     sizes = [line.size for span in spans for line in read_span(span)]
     assert sum(sizes) in (path.stat().st_size, path.stat().st_size - 3)
-
-
-@pytest.mark.parametrize(("name", "value", "workers"), [("_BATCH_LINES", 3, 2), ("_BATCH_CHARACTERS", 10, 1)])
-def test_batches_and_processes_change_nothing(name, value, workers, done, tmp_path, monkeypatch):
-    monkeypatch.setattr(binarize_module, name, value)
-    result = whole(done, tmp_path / "data", workers=workers, chunk_bytes=200)
-    assert files_of(tmp_path / "data") == files_of(done / "data")
-    assert result.splits == whole(done, done / "data").splits
 
 
 def test_pointers_beyond_two_gigabytes(tmp_path):

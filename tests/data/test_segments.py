@@ -119,11 +119,6 @@ def test_seeds_and_documents_draw_differently():
     assert first.tolist() != second.tolist()
 
 
-@pytest.mark.parametrize("lines", [[], [0], [0, 0, 0]])
-def test_no_text_gives_no_example(lines):
-    assert len(cut(lines)) == 0
-
-
 @given(shapes=st.lists(st.tuples(st.integers(1, 4), st.integers(0, 4)), min_size=1, max_size=5))
 @settings(max_examples=50, deadline=None)
 def test_layout_equals_a_loop(shapes):

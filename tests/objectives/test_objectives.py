@@ -22,10 +22,7 @@ VOCABULARY = 9
 
 
 def keys_of(pairs: set[tuple[int, int]]) -> torch.Tensor:
-    listed = sorted(pairs)
-    return pair_keys(
-        torch.tensor([g for g, _ in listed], dtype=torch.long), torch.tensor([s for _, s in listed], dtype=torch.long)
-    )
+    return pair_keys(*torch.tensor(sorted(pairs), dtype=torch.long).view(-1, 2).T)
 
 
 tokens = st.integers(2, VOCABULARY - 1)
@@ -116,11 +113,8 @@ def test_hard_correction_equals_a_loop_over_tokens(batch, table, continuing, agr
 @settings(max_examples=60, deadline=None)
 def test_the_least_likely_gold_words_are_truncated(count, share, seed):
     torch.manual_seed(seed)
-    logits, gold, counted = (
-        torch.randn(count, VOCABULARY),
-        torch.randint(0, VOCABULARY, (count,)),
-        torch.rand(count) < 0.7,
-    )
+    logits, gold = torch.randn(count, VOCABULARY), torch.randint(0, VOCABULARY, (count,))
+    counted = torch.rand(count) < 0.7
     rows = [row for row in range(count) if counted[row]]
     rows.sort(key=lambda row: float(logits[row].softmax(0)[gold[row]]))
     dropped = least_likely(logits, gold, counted, share).nonzero().flatten().tolist()
@@ -198,24 +192,18 @@ def test_word_distance_is_computed_in_fp32(dtype):
 @settings(max_examples=60, deadline=None)
 def test_expected_distance_equals_autograd_through_the_formula(seed, count, zero):
     torch.manual_seed(seed)
-    words = 7
-    embeddings = torch.randn(words, 4)
+    embeddings = torch.randn(7, 4)
     embeddings[2] *= 0 if zero else 1
     embeddings.requires_grad_()
-    logits = torch.randn(count, words, requires_grad=True)
-    gold, counted = torch.randint(0, words, (count,)), torch.rand(count) < 0.7
+    logits = torch.randn(count, 7, requires_grad=True)
+    gold, counted = torch.randint(0, 7, (count,)), torch.rand(count) < 0.7
     total = expected_distance_sum(embeddings, logits, gold, counted)
     total.backward()
 
-    reference = logits.detach().double().requires_grad_()
-    expected = reference.sum() * 0
-    for row in range(count):
-        if not counted[row]:
-            continue
-        probability = reference[row].softmax(0)
-        for word in range(words):
-            e, r = embeddings[gold[row]].detach().double(), embeddings[word].detach().double()
-            expected = expected + probability[word] * (1 - e @ r / max(e.norm() * r.norm(), 1e-30))
+    reference, words = logits.detach().double().requires_grad_(), embeddings.detach().double()
+    lengths = words.norm(dim=1).clamp(min=1e-30)
+    distance = 1 - words[gold] @ words.T / lengths[gold][:, None] / lengths
+    expected = (reference.softmax(1) * distance).sum(1)[counted].sum()
     expected.backward()
     assert float(total.detach()) == pytest.approx(float(expected.detach()), abs=1e-5)
     torch.testing.assert_close(logits.grad.double(), reference.grad, rtol=1e-4, atol=1e-6)
@@ -232,18 +220,11 @@ def test_sentence_divergence_equals_autograd_through_the_formula(seed, with_grad
     total = sentence_divergence_sum(predicted, original, counted)
     total.backward()
 
-    p_reference = predicted.detach().clone().requires_grad_(True)
-    o_reference = original.detach().clone().requires_grad_(with_gradient)
-    expected = torch.zeros(())
-    for row in range(2):
-        for column in range(3):
-            if counted[row, column]:
-                p = p_reference[row, column].exp() / p_reference[row, column].exp().sum()
-                q = o_reference[row, column].exp() / o_reference[row, column].exp().sum()
-                expected = expected + (p * (p / q).log()).sum()
-    if expected.requires_grad:
-        expected.backward()
-        torch.testing.assert_close(predicted.grad, p_reference.grad, rtol=1e-3, atol=1e-5)
-        if with_gradient:
-            torch.testing.assert_close(original.grad, o_reference.grad, rtol=1e-3, atol=1e-5)
+    leaves = [states.detach().clone().requires_grad_() for states in (predicted, original)]
+    p, q = (states.exp() / states.exp().sum(-1, keepdim=True) for states in leaves)
+    expected = (p * (p / q).log()).sum(-1)[counted].sum()
+    expected.backward()
+    torch.testing.assert_close(predicted.grad, leaves[0].grad, rtol=1e-3, atol=1e-5)
+    if with_gradient:
+        torch.testing.assert_close(original.grad, leaves[1].grad, rtol=1e-3, atol=1e-5)
     assert float(total) == pytest.approx(float(expected), abs=1e-4)

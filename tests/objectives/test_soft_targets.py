@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from truneg_fairseq.objectives import SynonymLists
+from truneg_fairseq.objectives import SynonymLists, soft_targets
 from truneg_fairseq.objectives.soft_targets import (
     SoftTargets,
     nearest_targets,
@@ -40,34 +42,20 @@ def lists_of(table: set[tuple[int, int]]) -> SynonymLists:
 
 def naive_targets(kind, row, gold, whole, table, embeddings, taught, share):
     """What one soft target adds to the target of one position, fp64, shape (V,)."""
-    target = torch.zeros(WORDS, dtype=torch.double)
-    q = torch.zeros(WORDS, dtype=torch.double)
+    target, q, words = (*torch.zeros(2, WORDS, dtype=torch.double), embeddings.detach().double())
+    cosines = [float(words[word] @ words[gold] / (words[word].norm() * words[gold].norm())) for word in range(WORDS)]
     if kind == "uniform":
-        q += 1 / WORDS
+        q += 1
     elif kind in ("synonyms", "cosine") and whole:
-        for other in range(WORDS):
-            if (gold, other) not in table:
-                continue
-            if kind == "synonyms":
-                q[other] = 1
-                continue
-            e, r = embeddings[gold].double(), embeddings[other].double()
-            cosine = e @ r / (e.norm() * r.norm())
-            if cosine >= 0.3:
-                q[other] = (cosine / 0.1).exp()
-        if q.sum():
-            q /= q.sum()
+        for other in (other for one, other in table if one == gold):
+            q[other] = 1 if kind == "synonyms" else math.exp(cosines[other] / 0.1) * (cosines[other] >= 0.3)
     elif kind == "nearest":
-        words = embeddings.detach().double()
-        cosines = {word: words[word] @ words[gold] / (words[word].norm() * words[gold].norm()) for word in range(WORDS)}
-        del cosines[gold]
-        for word in sorted(cosines, key=cosines.get)[-4:]:
-            q[word] = (cosines[word] / 0.1).exp()
-        q /= q.sum()
+        for word in sorted({*range(WORDS)} - {gold}, key=cosines.__getitem__)[-4:]:
+            q[word] = math.exp(cosines[word] / 0.1)
     elif kind == "teacher":
         for word in taught[row].argsort(descending=True)[:3].tolist():
             q[word] = taught[row][word].exp()
-        q /= q.sum()
+    q /= q.sum().clamp(min=1e-30)
     a = share if q.sum() > 0 else 0.0
     target[gold] = -a
     return target + a * q
@@ -79,10 +67,11 @@ def naive_targets(kind, row, gold, whole, table, embeddings, taught, share):
     temperature=st.sampled_from([1.0, 1.0, 2.5]),
     partly=st.booleans(),
     count=st.integers(0, 6),
+    block=st.sampled_from([1, 1 << 22]),
     seed=st.integers(0, 2**31),
 )
 @settings(max_examples=120, deadline=None)
-def test_loss_and_gradient_equal_autograd_through_the_formula(kinds, share, temperature, partly, count, seed):
+def test_loss_and_gradient_equal_autograd_through_the_formula(kinds, share, temperature, partly, count, block, seed):
     torch.manual_seed(seed)
     table = random_table(seed)
     gold = torch.randint(2, WORDS, (count,))
@@ -103,7 +92,9 @@ def test_loss_and_gradient_equal_autograd_through_the_formula(kinds, share, temp
         "nearest": lambda: nearest_targets(embeddings, gold_or_pad, counted, share, neighbours=4),
         "teacher": lambda: teacher_targets(taught, counted, share, words=3),
     }
-    soft = [makers[kind]() for kind in kinds]
+    with pytest.MonkeyPatch.context() as patch:  # cosines are taken in blocks
+        patch.setattr(soft_targets, "_BLOCK_ENTRIES", block)
+        soft = [makers[kind]() for kind in kinds]
     result = cross_entropy(logits, gold_or_pad, counted, soft, temperature, kept)
     result.backward()
 
@@ -150,32 +141,17 @@ def test_synonym_lists_are_the_table():
     assert {buffer.dtype for buffer in synonyms.half().buffers()} == {torch.int32}
 
 
-def test_cosines_are_taken_in_blocks(monkeypatch):
-    from truneg_fairseq.objectives import soft_targets
-
-    embeddings = torch.randn(WORDS, 4)
-    gold, synonyms = torch.tensor([2, 3]), torch.tensor([[4, 5, 6], [7, -1, -1]])
-    arguments = {"gold": gold, "embeddings": embeddings}
-    whole = synonym_targets(synonyms, torch.ones(2, dtype=torch.bool), 0.1, **arguments)
-    monkeypatch.setattr(soft_targets, "_BLOCK_ENTRIES", 1)
-    blocks = synonym_targets(synonyms, torch.ones(2, dtype=torch.bool), 0.1, **arguments)
-    assert torch.equal(whole.probability, blocks.probability)
-    assert isinstance(blocks, SoftTargets)
-
-
-@pytest.mark.parametrize("kind", ["uniform", "synonyms", "nearest", "teacher"])
-def test_no_step_waits_for_the_device(kind):
+def test_no_step_waits_for_the_device():
     """On "meta" whatever needs a value on the host is an error."""
     logits = torch.randn(4, WORDS, device="meta", requires_grad=True)
     gold = torch.ones(4, dtype=torch.long, device="meta")
     counted = gold.ne(PAD)
-    soft = {
-        "uniform": lambda: SoftTargets(counted.float() * 0.1),
-        "synonyms": lambda: synonym_targets(
-            lists_of({(2, 3)}).to("meta").lookup(gold), counted, 0.1, gold=gold, embeddings=logits.new_zeros(WORDS, 3)
-        ),
-        "nearest": lambda: nearest_targets(logits.new_zeros(WORDS, 3), gold, counted, 0.1),
-        "teacher": lambda: teacher_targets(logits, counted, 0.1),
-    }[kind]()
-    cross_entropy(logits, gold, counted, [soft]).backward()
+    embeddings, synonyms = logits.new_zeros(WORDS, 3), lists_of({(2, 3)}).to("meta").lookup(gold)
+    soft = [
+        SoftTargets(counted.float() * 0.1),
+        synonym_targets(synonyms, counted, 0.1, gold=gold, embeddings=embeddings),
+        nearest_targets(embeddings, gold, counted, 0.1),
+        teacher_targets(logits, counted, 0.1),
+    ]
+    cross_entropy(logits, gold, counted, soft).backward()
     assert logits.grad.shape == (4, WORDS)

@@ -51,7 +51,7 @@ def test_show_puts_every_source_side_by_side(capsys, wordnet, data, tsv):
     assert all(f"not shown: source {source}: needs {flag}, an option of" in output for source, flag in needs.items())
 
 
-def test_build_writes_over_none_of_its_inputs(data, tsv):
+def test_build_writes_over_none_of_its_inputs_and_says_that_it_replaces_a_table(capsys, data, tsv):
     for flag, path in (("tsv", tsv), ("data", data / "dict.txt")):
         before = path.read_bytes()
         words = ("synonyms", "build", "--data", data, "--source", "tsv", "--tsv", tsv, "--output", path)
@@ -59,8 +59,6 @@ def test_build_writes_over_none_of_its_inputs(data, tsv):
             main([*map(str, words)])
         assert path.read_bytes() == before
 
-
-def test_build_says_that_it_replaces_a_table(capsys, data, tsv):
     words = ("build", "--data", data, "--source", "tsv", "--tsv", tsv)
     assert "in place of" not in run(capsys, *words) + run(capsys, *words)
     tsv.write_text("big\tlarge\n", encoding="utf-8")

@@ -35,12 +35,6 @@ def test_what_is_no_source_is_one_line(text):
         parse_source(text)
 
 
-def test_an_option_that_a_source_needs_is_named(wordnet):
-    vocabulary = Vocabulary.from_symbols(["<s>", "big"], "words")
-    with pytest.raises(TrueNegError, match="source embeddings: needs --vectors, an option of 'truneg synonyms build'"):
-        build_table("wordnet+embeddings", vocabulary)
-
-
 def test_a_users_list(tsv):
     lexicon = TsvLexicon(tsv)
     assert lexicon.synonyms("main") == ["main", "principal", "chief"]

@@ -122,26 +122,6 @@ def test_saved_and_loaded_it_is_the_same(listed, tmp_path_factory):
     assert [p.name for p in path.parent.iterdir()] == ["t.npz"]
 
 
-class Bomb:
-    """Leaves a file behind when it is unpickled."""
-
-    def __init__(self, trace: Path) -> None:
-        self.trace = trace
-
-    def __reduce__(self):
-        return (Path.touch, (self.trace,))
-
-
-def test_foreign_files_are_refused_and_nothing_is_unpickled(tmp_path):
-    path = tmp_path / "table.npz"
-    bomb = np.array([Bomb(tmp_path / "unpickled")], dtype=object)
-    for arrays in ({"weights": np.zeros(3)}, {"gold": bomb, "synonym": np.zeros(1), "metadata": np.zeros(1)}):
-        np.savez(path, **arrays)
-        with pytest.raises(TrueNegError, match=f"{path}: .*expected a synonym table, the npz that"):
-            SynonymTable.load(path)
-    assert not (tmp_path / "unpickled").exists()
-
-
 def test_a_table_of_another_dictionary_is_refused(binarized, tmp_path):
     vocabulary = Vocabulary.from_symbols(read_symbols(binarized), "wordpiece")
     table_of({(1, 2)}).save(tmp_path / "t.npz")
