@@ -18,16 +18,17 @@ from truneg_fairseq import workers
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.workers import Progress, run_tasks
 
-Work = Callable[[int, Callable[[int], None]], tuple[int, int]]
 
+class Noting:
+    """Notes which process did a task."""
 
-def make_squares() -> Work:
-    def square(task: int, advance: Callable[[int], None]) -> tuple[int, int]:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __call__(self, task: int, advance: Callable[[int], None]) -> None:
         advance(10)
         time.sleep(0.05)
-        return task * task, os.getpid()
-
-    return square
+        (self.folder / str(task)).write_text(str(os.getpid()))
 
 
 class Failing:
@@ -46,24 +47,20 @@ class Failing:
         (self.folder / str(task)).touch()
 
 
-def make_dying() -> Work:
-    def die(task: int, advance: Callable[[int], None]) -> tuple[int, int]:
+class Dying:
+    def __call__(self, task: int, advance: Callable[[int], None]) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
-        return 0, 0
-
-    return die
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_all_tasks_are_done_and_counted(workers):
-    results: list[tuple[int, int]] = []
+def test_all_tasks_are_done_and_counted(workers, tmp_path):
     with tqdm(total=100, initial=20) as bar:
-        run_tasks(make_squares, range(8), workers, bar, results.append)
+        run_tasks(functools.partial(Noting, tmp_path), range(8), workers, bar)
         assert bar.n == 100
-    assert sorted(square for square, _ in results) == [n * n for n in range(8)]
-    processes = {process for _, process in results}
+    assert sorted(path.name for path in tmp_path.iterdir()) == [str(task) for task in range(8)]
+    processes = {path.read_text() for path in tmp_path.iterdir()}
     assert len(processes) <= workers
-    assert (os.getpid() in processes) == (workers == 1)
+    assert (str(os.getpid()) in processes) == (workers == 1)
 
 
 def test_the_first_failure_stops_the_others(tmp_path):
@@ -77,7 +74,7 @@ def test_the_first_failure_stops_the_others(tmp_path):
 def test_a_death_is_one_line():
     died = r"a worker process died \(killed, or out of memory\)"
     with tqdm(disable=True) as bar, pytest.raises(TrueNegError, match=died):
-        run_tasks(make_dying, range(3), 2, bar)
+        run_tasks(Dying, range(3), 2, bar)
 
 
 def test_a_terminal_gets_a_bar():

@@ -34,7 +34,6 @@ _SPLIT = "train"
 _DISCOUNT, _MOST = 0.6, 64  # of docs/explain/method.md
 _LINES = 1000  # that are tokenized at once
 _BLOCK = 1 << 20  # tokens that are counted at once
-_LARGEST_VOCABULARY = 1 << 21  # three ids are one key of 63 bits
 
 
 @dataclass(frozen=True)
@@ -175,8 +174,7 @@ def count_tokens(
 ) -> CorpusCounts:
     """Counts a text, given as parts of one sequence of ids, in memory that grows with the different triples alone."""
     size = len(symbols)
-    if size > _LARGEST_VOCABULARY:
-        raise TrueNegError(f"dictionary: has {size:,} tokens, expected at most {_LARGEST_VOCABULARY:,}")
+    assert size <= 1 << 21, "three ids are one key of 63 bits"
     words = np.zeros(size, dtype=np.int64)
     pairs, triples = _Tally(), _Tally()
     digest = hashlib.sha256()

@@ -22,12 +22,11 @@ if TYPE_CHECKING:
     import torch
 
 Task = TypeVar("Task")
-Result = TypeVar("Result")
 
 Advance = Callable[[int], None]
 """Called with the bytes that were done since its last call."""
 
-Work = Callable[[Task, Advance], Result]
+Work = Callable[[Task, Advance], None]
 
 SECONDS_A_LINE = 30.0
 _REFRESH_SECONDS = 0.2
@@ -39,21 +38,20 @@ def available_cores() -> int:
 
 
 def run_tasks(
-    make_work: Callable[[], Work[Task, Result]],
+    make_work: Callable[[], Work[Task]],
     tasks: Iterable[Task],
     workers: int,
     bar: Progress,
-    on_result: Callable[[Result], None] = lambda result: None,
 ) -> None:
     """Does tasks in any order in ``workers`` processes; 1 is this one.
 
     ``make_work`` makes what does a task, once in each process; it and the tasks are sent to spawned processes.
-    ``bar`` is advanced by the bytes that the tasks report; ``on_result`` is called in this process.
+    ``bar`` is advanced by the bytes that the tasks report.
     """
     if workers == 1:
         work = make_work()
         for task in tasks:
-            on_result(work(task, bar.update))
+            work(task, bar.update)
         return
     context = multiprocessing.get_context("spawn")
     done, stop = context.Value("q", 0), context.Event()
@@ -64,7 +62,7 @@ def run_tasks(
         while waiting:
             finished, waiting = wait(waiting, timeout=_REFRESH_SECONDS, return_when=FIRST_COMPLETED)
             for each in finished:
-                on_result(each.result())
+                each.result()
             bar.update(before + done.value - bar.n)
     except BrokenProcessPool:
         raise TrueNegError(
@@ -80,7 +78,7 @@ _started: dict[str, Any] = {}
 """A pool's process: what makes its work, the work, and what counts bytes."""
 
 
-def _start(make_work: Callable[[], Work[Any, Any]], done: Any, stop: Any) -> None:
+def _start(make_work: Callable[[], Work[Any]], done: Any, stop: Any) -> None:
     def advance(count: int) -> None:
         if stop.is_set():
             raise CancelledError("another task failed, or the run was interrupted")
@@ -99,10 +97,10 @@ def _start(make_work: Callable[[], Work[Any, Any]], done: Any, stop: Any) -> Non
     _started.update(make_work=make_work, advance=advance)
 
 
-def _work(task: Any) -> Any:
+def _work(task: Any) -> None:
     if "work" not in _started:  # not in _start, whose errors would be a broken pool
         _started["work"] = _started["make_work"]()
-    return _started["work"](task, _started["advance"])
+    _started["work"](task, _started["advance"])
 
 
 class Progress(tqdm):

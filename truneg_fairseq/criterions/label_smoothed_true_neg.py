@@ -19,8 +19,8 @@ from torch import Tensor
 
 from .. import options
 from ..errors import TrueNegError, one_line_errors
-from ..objectives import TrueNegativeOptions
-from ..objectives.loop import build_objective
+from ..objectives import TrueNegativeLoss, TrueNegativeOptions
+from ..objectives.build import build_parts
 from ..objectives.loss import CORRECTION_RATES
 from ..objectives.options import GenerationOptions
 from .masked_lm_true_neg import follow_device, log_rates, unwrap, with_default
@@ -49,9 +49,8 @@ class LabelSmoothedTrueNeg(LabelSmoothedCrossEntropyCriterion):
         with one_line_errors():
             options.check(options.select(LabelSmoothedTrueNegConfig, cfg))
             chosen = options.select(TrueNegativeOptions, cfg)
-            self.objective = build_objective(
-                chosen, symbols=symbols, folder=folder, padding=self.padding_idx, label_smoothing=self.eps
-            )
+            parts = build_parts(chosen, symbols=symbols, folder=folder, padding=self.padding_idx)
+            self.objective = TrueNegativeLoss(chosen, label_smoothing=self.eps, **parts)
 
     def check_model(self, model: Any) -> None:
         """Refuses an adaptive softmax, of which a model gives states that would pass for logits: a wrong loss."""

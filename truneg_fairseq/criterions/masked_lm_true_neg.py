@@ -27,12 +27,12 @@ from ..models.loading import load_checkpoint
 from ..objectives import (
     EncoderPasses,
     MaskedPredictions,
+    TrueNegativeLoss,
     TrueNegativeOptions,
     fill,
     gather_rows,
 )
-from ..objectives.build import expected_losses
-from ..objectives.loop import build_objective
+from ..objectives.build import build_parts, expected_losses
 from ..objectives.loss import ACCURACY, BITS, CORRECTION_RATES, OBJECTIVE, Rate
 from ..objectives.passes import dropout_off
 
@@ -74,8 +74,9 @@ class MaskedLmTrueNeg(MaskedLmLoss):
             chosen.check()
             if chosen.teacher_targets and chosen.teacher:
                 teacher = fairseq_teacher(Path(chosen.teacher), folder, task.mask_idx)
-            parts: dict[str, Any] = {"folder": folder, "padding": self.padding_idx, "teacher": teacher}
-            self.objective = build_objective(chosen, symbols=task.source_dictionary.symbols, **parts)
+            given: dict[str, Any] = {"folder": folder, "padding": self.padding_idx, "teacher": teacher}
+            parts = build_parts(chosen, symbols=task.source_dictionary.symbols, **given)
+            self.objective = TrueNegativeLoss(chosen, **parts)
             logger.info("objective: %s", self.options.described())
             logger.info("%s", expected_losses(len(task.source_dictionary), self.objective.corpus))
 

@@ -21,8 +21,8 @@ from ..data.indexed import require_whole_split
 from ..errors import TrueNegError
 from ..files import file_digest
 from ..objectives import MaskedPredictions, Objective, TrueNegativeOptions
+from ..objectives.build import build_parts
 from ..objectives.false_negatives import acceptance_model, embedding_cosine
-from ..objectives.loop import build_objective
 from ..objectives.loss import BITS as NATS_TO_BITS
 from ..objectives.options import TABLE
 from ..results.intervals import Ratio
@@ -163,8 +163,10 @@ def judge_of(tokens: Tokens, synonym_table: Path | None, detector: str = TABLE) 
     """Hard correction with a detector; its ``table`` is None where it needs none."""
     given = str(synonym_table) if synonym_table and TABLE in detector.split("+") else None
     options = TrueNegativeOptions(hc_weight=1.0, hc_detector=detector, synonym_table=given)
-    words = tokens.vocabulary
-    return build_objective(options, symbols=words.symbols, words=words, folder=tokens.tables, padding=tokens.padding)
+    words, folder, padding = tokens.vocabulary, tokens.tables, tokens.padding
+    return Objective(
+        options, **build_parts(options, symbols=words.symbols, words=words, folder=folder, padding=padding)
+    )
 
 
 def exclusions(tokens: Tokens) -> SynonymTable | None:

@@ -111,7 +111,7 @@ class DataCollatorForTrueNegatives(DataCollatorForLanguageModeling):
         self, tokens: Tensor, numbers: Tensor, progress: float, protected: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         start, end = self.mlm_probability or 0.0, self.final_mlm_probability
-        rate = start if end is None else rate_at(start, end, progress)
+        rate = start if end is None else start + min(max(progress, 0.0), 1.0) * (end - start)
         chance, replacement, other = numbers.to(tokens.device)
         special = torch.isin(tokens, self._special.to(tokens.device))
         if protected is not None:
@@ -119,7 +119,10 @@ class DataCollatorForTrueNegatives(DataCollatorForLanguageModeling):
         if self._words is not None:
             inside = self._words.on(tokens.device).inside(tokens) & ~special
             inside[:, 1:] &= ~special[:, :-1]
-            chance = same_in_words(chance, inside)
+            # One number for all tokens of a word: that at the word's place among the words of its row.
+            begins = ~inside
+            begins[:, 0] = True
+            chance = chance.gather(1, begins.cumsum(1) - 1)
         masked = chance.lt(rate) & ~special
         labels = tokens.masked_fill(~masked, -100)
         random = masked & replacement.lt(self.mask_replace_prob + self.random_replace_prob)
@@ -131,20 +134,3 @@ def seeded(numbers: Sequence[int], device: torch.device | str = "cpu") -> torch.
     """A generator whose random numbers follow from these numbers."""
     state = int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> 1)
     return torch.Generator(device).manual_seed(state)
-
-
-def rate_at(start: float, end: float, progress: float) -> float:
-    """The rate on a straight line from ``start`` to ``end``; ``progress``, the share that is over, is cut to [0, 1]."""
-    return start + min(max(progress, 0.0), 1.0) * (end - start)
-
-
-def same_in_words(numbers: Tensor, continues: Tensor) -> Tensor:
-    """One number for all tokens of a word, shape (B, T): that at the word's place among the words of its row.
-
-    Args:
-        numbers: shape (B, T), drawn for each token.
-        continues: bool, shape (B, T), whether a token continues the word of the token before it.
-    """
-    begins = ~continues
-    begins[:, 0] = True
-    return numbers.gather(1, begins.cumsum(1) - 1)

@@ -15,15 +15,12 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
-from ..errors import TrueNegError
 from ..objectives import gather_rows
 from ..objectives.build import read_corpus_targets
+from ..objectives.loss import IGNORED
 from ..vocabulary import vocabulary_of_tokenizer
 
 logger = logging.getLogger(__name__)
-
-NOT_MASKED = -100
-"""The label of a token that is not predicted."""
 
 _INNER = ("_orig_mod", "module", "_fsdp_wrapped_module", "base_model", "model")
 """The submodule of a compiled model, of DDP, of FSDP, of a PEFT model, and of its adapters."""
@@ -49,10 +46,8 @@ class MaskedProjection:
     """Has a masked LM's own head see the states at the masked positions alone; its logits then have shape (N, V).
 
     A hook before the head's first module selects them, whatever wraps the model. It does nothing outside :meth:`at`,
-    and stays where it is, as a compiled model takes no notice of a hook that comes and goes.
-
-    Args:
-        model: a masked LM of transformers, unwrapped. One whose head is not known projects every position.
+    and stays where it is, as a compiled model takes no notice of a hook that comes and goes. A model, unwrapped, whose
+    head is not known projects every position.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -143,7 +138,7 @@ def is_tied(model: Any) -> bool:
 
 def masked_positions(labels: Tensor) -> Tensor:
     """Where a token is predicted, int64, shape (N,), indices into the flattened (B, T); a host-device sync."""
-    return labels.reshape(-1).ne(NOT_MASKED).nonzero().squeeze(1)
+    return labels.reshape(-1).ne(IGNORED).nonzero().squeeze(1)
 
 
 def positions_of(model: Any, original: Tensor) -> dict[str, Tensor]:
@@ -183,7 +178,7 @@ def mix_counts(model: nn.Module, tokenizer: Any, counts: str | Path, share: floa
         A handle; its ``remove()`` gives the model back as it was.
     """
     if not 0 <= share <= 1:
-        raise TrueNegError(f"share {share}: expected a number in [0, 1]")
+        raise ValueError(f"share {share}: expected a number in [0, 1]")
     corpus = read_corpus_targets(Path(counts), vocabulary_of_tokenizer(tokenizer).symbols)
     mask, padding = tokenizer.mask_token_id, int(tokenizer.pad_token_id or 0)
 

@@ -35,12 +35,7 @@ def read_record(folder: Path) -> dict[str, Any]:
 
 
 def record_of(trainer: Any, model: Any) -> dict[str, Any]:
-    """The true-negative options, and what else the weights depend on.
-
-    Args:
-        trainer: a :class:`~.trainer.TrueNegativeTrainer`.
-        model: its model, unwrapped.
-    """
+    """The true-negative options of a trainer, and what else the weights of its model, unwrapped, depend on."""
     arguments, collator = trainer.args.to_dict(), trainer.data_collator
     return {
         "truneg_fairseq": VERSION,

@@ -12,39 +12,18 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import (
-    DataCollatorForLanguageModeling,
-    Trainer,
-    TrainerCallback,
-)
+from transformers import DataCollatorForLanguageModeling, Trainer, TrainerCallback
 from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 from transformers.trainer_utils import default_compute_objective, get_last_checkpoint
 
 from ..errors import TrueNegError, refuse
-from ..objectives import (
-    EncoderPasses,
-    MaskedPredictions,
-    Outcome,
-    TrueNegativeLoss,
-    TrueNegativeOptions,
-    UpdateSize,
-)
+from ..objectives import EncoderPasses, MaskedPredictions, Outcome, TrueNegativeLoss, TrueNegativeOptions, UpdateSize
 from ..objectives.build import parts_for_tokenizer
-from ..objectives.loss import ACCURACY, CORRECTION_RATES, Rate
+from ..objectives.loop import add_counts
+from ..objectives.loss import ACCURACY, CORRECTION_RATES, IGNORED, Rate
 from ..objectives.passes import dropout_off
+from . import projection
 from .collator import DataCollatorForTrueNegatives
-from .projection import (
-    NOT_MASKED,
-    MaskedProjection,
-    embeddings_in_use,
-    encode,
-    is_tied,
-    masked_positions,
-    positions_of,
-    select_rows,
-    unwrap,
-    weights_kept,
-)
 from .record import differences, read_record, record_of, write_record
 
 logger = logging.getLogger(__name__)
@@ -106,7 +85,7 @@ class TrueNegativeTrainer(Trainer):
         if tokenizer is None:
             raise ValueError("processing_class: found none, expected the model's tokenizer")
         # PEFT's embeddings have no num_embeddings.
-        size = len(unwrap(self.model).get_input_embeddings().weight)
+        size = len(projection.unwrap(self.model).get_input_embeddings().weight)
         parts = parts_for_tokenizer(tokenizer, self.true_negatives, size)
         self.true_negative_loss = TrueNegativeLoss(self.true_negatives, **parts).to(self.args.device)
         self._project(self.model)
@@ -125,7 +104,7 @@ class TrueNegativeTrainer(Trainer):
         return model
 
     def _project(self, model: Any) -> None:
-        self.projection = MaskedProjection(self.generator(unwrap(model)))
+        self.projection = projection.MaskedProjection(self.generator(projection.unwrap(model)))
 
     def call_model_init(self, trial: Any = None) -> Any:
         """As of Trainer, which makes a new model at the start of each training."""
@@ -151,7 +130,7 @@ class TrueNegativeTrainer(Trainer):
 
     def check_model(self) -> None:
         """Refuses a model that the objective cannot train."""
-        model, kinds = unwrap(self.model), set(MODEL_FOR_MASKED_LM_MAPPING_NAMES.values())
+        model, kinds = projection.unwrap(self.model), set(MODEL_FOR_MASKED_LM_MAPPING_NAMES.values())
         name, weight = type(model).__name__, self.true_negatives.sr_word_weight
         has_head = any(kind.__name__ in kinds for kind in type(model).__mro__)
         refuse(
@@ -164,12 +143,12 @@ class TrueNegativeTrainer(Trainer):
         is_argmax = self.true_negatives.sr_word_form == "argmax"
         refuse(
             (
-                weight and is_argmax and not embeddings_in_use(model).requires_grad,
+                weight and is_argmax and not projection.embeddings_in_use(model).requires_grad,
                 f"--sr-word-weight {weight}: has no effect on input embeddings that are not trained (frozen, or beside "
                 "adapters); expected embeddings that are trained, or --sr-word-weight 0",
             ),
             (
-                weight and not is_tied(model),
+                weight and not projection.is_tied(model),
                 f"--sr-word-weight {weight}: {name} does not tie its MLM head to the input embeddings; expected tied "
                 "embeddings (the config's tie_word_embeddings), or --sr-word-weight 0",
             ),
@@ -189,7 +168,7 @@ class TrueNegativeTrainer(Trainer):
         examples = len(labels)
         if not model.training and (examples := self._new_examples(examples)) < len(labels):
             labels, others["input_ids"] = labels.clone(), others["input_ids"].clone()
-            labels[examples:], others["input_ids"][examples:] = NOT_MASKED, self.true_negative_loss.padding
+            labels[examples:], others["input_ids"][examples:] = IGNORED, self.true_negative_loss.padding
         # An update may have no masked token, and 0 / 0 would make every weight NaN.
         masked = None if num_items_in_batch is None else torch.as_tensor(num_items_in_batch).clamp(min=1)
         update = None
@@ -216,7 +195,10 @@ class TrueNegativeTrainer(Trainer):
         )
         self._update_tokens, self._micro_batch = None, 0
         if items is not None:
-            counts = [self._real(_labels_of(batch), batch["input_ids"]) for batch in batches]
+            padding, counts = self.true_negative_loss.padding, []
+            for batch in batches:
+                labels = _labels_of(batch)
+                counts.append(torch.where(labels.eq(IGNORED), batch["input_ids"], labels).ne(padding).sum())
             tokens = torch.stack(counts).sum().to(device)
             if self.args.average_tokens_across_devices:
                 tokens = self.accelerator.reduce(tokens, "sum")
@@ -228,7 +210,7 @@ class TrueNegativeTrainer(Trainer):
         collator = self.data_collator
         if isinstance(collator, DataCollatorForTrueNegatives) and not collator.is_overridden:
             state, labels = self.state, batch["labels"]
-            tokens = torch.where(labels.eq(NOT_MASKED), batch["input_ids"], labels)
+            tokens = torch.where(labels.eq(IGNORED), batch["input_ids"], labels)
             progress, protected = state.global_step / max(1, state.max_steps), batch.pop("special_tokens_mask", None)
             batch["input_ids"], batch["labels"] = collator.mask(tokens, self._place(index), progress, protected)
         return batch
@@ -241,7 +223,8 @@ class TrueNegativeTrainer(Trainer):
         """As of Trainer, with masks by sample; a training masks its batches anew."""
         collator = self.data_collator
         # Trainer would look at a compiled model's forward, which has *args and **kwargs.
-        self._signature_columns = [*inspect.signature(unwrap(self.model).forward).parameters, *self.label_names]
+        taken = inspect.signature(projection.unwrap(self.model).forward).parameters
+        self._signature_columns = [*taken, *self.label_names]
         if isinstance(collator, DataCollatorForLanguageModeling):
             self._signature_columns.append("special_tokens_mask")
         if isinstance(collator, DataCollatorForTrueNegatives):
@@ -251,19 +234,15 @@ class TrueNegativeTrainer(Trainer):
         finally:
             self.data_collator = collator
 
-    def _real(self, labels: Tensor, tokens: Tensor) -> Tensor:
-        """How many of the original tokens are not padding, int64 scalar."""
-        return torch.where(labels.eq(NOT_MASKED), tokens, labels).ne(self.true_negative_loss.padding).sum()
-
     def outcome(
         self, model: Any, inputs: dict[str, Any], labels: Tensor, update: UpdateSize | None = None
     ) -> tuple[Outcome, Any]:
         """The loss of a batch, of this update, and the model's outputs."""
-        positions = masked_positions(labels)
+        positions = projection.masked_positions(labels)
         with self.projection.at(positions):
             outputs = model(**inputs)
         predicted = self.predict_masked(outputs.logits, inputs, labels, positions)
-        passes = self._passes(unwrap(model), inputs, predicted)
+        passes = self._passes(projection.unwrap(model), inputs, predicted)
         return self.true_negative_loss.loss(self.true_negative_loss.judge(predicted, passes), passes, update), outputs
 
     def _passes(self, model: Any, inputs: dict[str, Any], predicted: MaskedPredictions) -> EncoderPasses:
@@ -271,11 +250,11 @@ class TrueNegativeTrainer(Trainer):
         options, with_layers = self.true_negatives, self.true_negatives.uses_context
 
         def read(tokens: Tensor, gradient: bool, dropout: bool) -> tuple[Tensor, ...]:
-            given = {**positions_of(model, predicted.original), **inputs, "input_ids": tokens}
+            given = {**projection.positions_of(model, predicted.original), **inputs, "input_ids": tokens}
             with self._pass(model, gradient, dropout):
-                return encode(model.base_model, given, with_layers)
+                return projection.encode(model.base_model, given, with_layers)
 
-        embeddings = lambda: embeddings_in_use(model)  # noqa: E731
+        embeddings = lambda: projection.embeddings_in_use(model)  # noqa: E731
         return EncoderPasses(predicted, options, embeddings=embeddings, encode=read, with_layers=with_layers)
 
     @contextmanager
@@ -289,8 +268,9 @@ class TrueNegativeTrainer(Trainer):
         self, logits: Tensor, inputs: dict[str, Any], labels: Tensor, positions: Tensor
     ) -> MaskedPredictions:
         """The predictions at the masked positions, of logits of shape (N, V) there, or (B, T, V)."""
-        target = labels.masked_fill(labels.eq(NOT_MASKED), self.true_negative_loss.padding)
-        return self.true_negative_loss.predict(select_rows(logits, positions), target, inputs["input_ids"], positions)
+        target = labels.masked_fill(labels.eq(IGNORED), self.true_negative_loss.padding)
+        rows = projection.select_rows(logits, positions)
+        return self.true_negative_loss.predict(rows, target, inputs["input_ids"], positions)
 
     def prediction_step(self, model: Any, inputs: Any, prediction_loss_only: bool, *args: Any, **options: Any) -> Any:
         """As of Trainer, which asks for the outputs even where it looks at the loss alone."""
@@ -314,18 +294,15 @@ class TrueNegativeTrainer(Trainer):
         if self._labels_seen:
             return
         self._labels_seen = True  # once: it waits for the device
-        if bool(labels.ne(NOT_MASKED).eq(tokens.ne(self.true_negative_loss.padding)).all()):
+        if bool(labels.ne(IGNORED).eq(tokens.ne(self.true_negative_loss.padding)).all()):
             raise TrueNegError(f"labels: found one at every token (a causal LM's?), {_EXPECTED_LABELS}")
 
     def _count(self, training: bool, counts: dict[str, Tensor], loss: Tensor) -> None:
         """Adds the counts of a batch; with ``logging_nan_inf_filter`` not those of one without a finite loss."""
-        sums, kept = self._counts[training], loss.detach().isfinite() & counts["loss"].isfinite()
-        for name, value in counts.items():
-            exact = torch.float32 if value.device.type == "mps" else torch.float64  # which Apple's GPUs do not have
-            added = value.detach().to(exact)
-            if self.args.logging_nan_inf_filter:
-                added = torch.where(kept, added, 0.0)
-            sums[name] = sums[name] + added if name in sums else added
+        if self.args.logging_nan_inf_filter:
+            kept = loss.detach().isfinite() & counts["loss"].isfinite()
+            counts = {name: torch.where(kept, value, 0) for name, value in counts.items()}
+        add_counts(self._counts[training], counts)
 
     def sums(self, training: bool) -> dict[str, float]:
         """The counts of all processes since they were asked for last."""
@@ -376,7 +353,7 @@ class TrueNegativeTrainer(Trainer):
             write_record(Path(output_dir or self.args.output_dir), {**self._record(), **self._continued})
 
     def _record(self) -> dict[str, Any]:
-        return record_of(self, unwrap(self.model))
+        return record_of(self, projection.unwrap(self.model))
 
     def evaluation_loop(
         self,
@@ -398,7 +375,7 @@ class TrueNegativeTrainer(Trainer):
 
         self.compute_metrics = compute and noted
         try:
-            with weights_kept(self.model, self.args.fp16_full_eval or self.args.bf16_full_eval):
+            with projection.weights_kept(self.model, self.args.fp16_full_eval or self.args.bf16_full_eval):
                 output = super().evaluation_loop(
                     dataloader, description, prediction_loss_only, ignore_keys, metric_key_prefix
                 )

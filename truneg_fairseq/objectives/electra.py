@@ -49,13 +49,8 @@ def add_discriminator(
 ) -> Outcome:
     """The loss of a step: the generator's, and ``discriminator_weight`` times the discriminator's mean over all tokens.
 
-    Args:
-        objective: of the generator; finds the samples that are false negatives for the discriminator.
-        generator: its outcome.
-        judged: its predictions.
-        passes: as for the objective.
-        replaced: the discriminator's answers.
-        update: denominators of the whole update (they include ignored tokens). None: this batch's own, without them.
+    The generator's objective, which gave its outcome and judged predictions, finds the samples that are false negatives
+    for the discriminator. The denominators of ``update`` include ignored tokens; None for this batch's own, without.
     """
     options = objective.options
     assert isinstance(options, ElectraOptions)
@@ -67,7 +62,8 @@ def add_discriminator(
     if samples is not None:
         counts["disc_synonyms"] = samples.is_false_negative.sum()
         if options.discriminator_false_negatives != "keep":
-            accepted = _spread(samples.is_false_negative, judged)
+            accepted = torch.zeros_like(counted).view(-1)
+            accepted = accepted.index_put((judged.positions,), samples.is_false_negative).view_as(counted)
             if options.discriminator_false_negatives == "ignore":
                 counted = counted & ~accepted
             else:
@@ -79,12 +75,6 @@ def add_discriminator(
     counts["loss"] = counts["gen_loss"] + weight * scaled_mean(counts["disc_loss"], batch)
     counts["objective"] = loss.detach()
     return Outcome(loss, generator.sample_size, counts)
-
-
-def _spread(values: Tensor, judged: MaskedPredictions) -> Tensor:
-    """Values of the judged positions, shape (N,), on the (B, T) grid; False elsewhere."""
-    grid = torch.zeros_like(judged.original, dtype=values.dtype).view(-1)
-    return grid.index_put((judged.positions,), values).view_as(judged.original)
 
 
 @torch.no_grad()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -146,9 +147,14 @@ class TrueNegativeLoss(Objective):
         if self.reduction == "none":
             with full_precision(rows.device):
                 return self.cross_entropy(judged, self.soft_targets(judged, passes), "none")[0].view(labels.shape)
-        update = None if items is None else self._update(judged, torch.as_tensor(items, device=rows.device))
+        update = None
+        if items is not None:  # its other tokens in this batch's proportion
+            masked, real = judged.counted.sum().clamp(min=1), judged.original.ne(self.padding).sum()
+            wanted = torch.as_tensor(items, device=rows.device)
+            update = UpdateSize(wanted.clamp(min=1), real * wanted / masked)
         outcome = self.loss(judged, passes, update)
-        self._add({**outcome.counts, "nsentences": labels.new_tensor(labels.size(0) if labels.dim() > 1 else 0)})
+        sentences = labels.new_tensor(labels.size(0) if labels.dim() > 1 else 0)
+        add_counts(self._sums, {**outcome.counts, "nsentences": sentences})
         if self.reduction == "sum":
             return outcome.loss
         return outcome.loss / (outcome.sample_size.clamp(min=1) if items is None else items)
@@ -208,14 +214,8 @@ class TrueNegativeLoss(Objective):
             loss = F.cross_entropy(rows, torch.where(some, labels, 0), ignore_index=self.ignore_index) * some
             total = loss.detach() * size
         correct = (most_likely(rows).eq(labels) & counted).sum()
-        self._add({"loss": total, "sample_size": size, "correct": correct})
+        add_counts(self._sums, {"loss": total, "sample_size": size, "correct": correct})
         return loss
-
-    def _add(self, counts: dict[str, Tensor]) -> None:
-        for name, value in counts.items():
-            exact = torch.float32 if value.device.type == "mps" else torch.float64  # which Apple's GPUs do not have
-            added = value.detach().to(exact)
-            self._sums[name] = self._sums[name] + added if name in self._sums else added
 
     def _predictions(self, rows: Tensor, labels: Tensor, input_ids: Tensor | None) -> MaskedPredictions:
         """The predictions at every label; without ``input_ids`` the original sentences are not known."""
@@ -270,14 +270,10 @@ class TrueNegativeLoss(Objective):
             f"{argument}=...), or loss_fn.watch(model)"
         )
 
-    def _update(self, judged: MaskedPredictions, items: Tensor) -> UpdateSize:
-        """The denominators of an update of ``items`` masked tokens; its other tokens in this batch's proportion."""
-        real, masked = judged.original.ne(self.padding).sum(), judged.counted.sum().clamp(min=1)
-        return UpdateSize(items.clamp(min=1), real * items / masked)
 
-
-def build_objective(
-    options: TrueNegativeOptions, *, label_smoothing: float = 0.0, **dictionary: Any
-) -> TrueNegativeLoss:
-    """The objective for a dictionary; the other arguments are those of :func:`~.build.build_parts`."""
-    return TrueNegativeLoss(options, label_smoothing=label_smoothing, **build_parts(options, **dictionary))
+def add_counts(sums: dict[str, Tensor], counts: Mapping[str, Tensor]) -> None:
+    """Adds scalars to sums by name, without waiting for the device."""
+    for name, value in counts.items():
+        exact = torch.float32 if value.device.type == "mps" else torch.float64  # which Apple's GPUs do not have
+        added = value.detach().to(exact)
+        sums[name] = sums[name] + added if name in sums else added

@@ -55,10 +55,7 @@ def teacher_targets(logits: Tensor, counted: Tensor, share: float, words: int = 
 class SynonymLists(nn.Module):
     """The synonyms of each token as rows of a padded list, to be looked up without waiting for the device.
 
-    Args:
-        gold: int64, shape (P,), ascending; the gold token of each pair.
-        synonym: int64, shape (P,).
-        vocabulary_size: V.
+    The pairs, int64, have the shape (P,), ascending by their gold tokens.
     """
 
     rows: Tensor
@@ -92,21 +89,19 @@ def synonym_targets(
 ) -> SoftTargets:
     """q over the synonyms of the gold word: evenly, or with ``embeddings`` by exp(cos / 0.1), from 0.3 on.
 
-    A position without synonyms (above the threshold) keeps all for its gold word.
-
-    Args:
-        synonyms: int64, shape (N, K), -1 for none; see :meth:`SynonymLists.lookup`.
-        counted: bool, shape (N,), the positions whose gold word is a whole word.
-        share: a, in [0, 1].
-        gold: int64, shape (N,), needed with ``embeddings``.
-        embeddings: the input embedding matrix, shape (V, E), of any floating type; cosines are computed in fp32.
+    A position without synonyms (above the threshold) keeps all for its gold word. The synonyms, shape (N, K), are of
+    :meth:`SynonymLists.lookup`; ``counted``, bool, shape (N,), are the positions whose gold word is a whole word;
+    ``embeddings``, which need ``gold``, have the shape (V, E) and any floating type; cosines are computed in fp32.
     """
     there = synonyms.ge(0) & counted[:, None]
     tokens = synonyms.clamp(min=0)
     scores = torch.zeros_like(tokens, dtype=torch.float32)
     if embeddings is not None:
         assert gold is not None
-        cosine = _cosines(embeddings, gold, tokens)
+        # In blocks of columns: never (N, K, E) at once.
+        columns = max(1, _BLOCK_ENTRIES // max(1, tokens.size(0) * embeddings.size(1)))
+        blocks = [embedding_cosine(embeddings, gold[:, None], block) for block in tokens.split(columns, 1)]
+        cosine = torch.cat(blocks, dim=1)
         there = there & cosine.ge(THRESHOLD)
         scores = cosine / TEMPERATURE
     # A row without any would be NaN.
@@ -128,12 +123,6 @@ def nearest_targets(
     return SoftTargets(counted.float() * share, tokens, (nearest / TEMPERATURE).softmax(1))
 
 
-def _cosines(embeddings: Tensor, gold: Tensor, tokens: Tensor) -> Tensor:
-    """The cosine of each gold token and each of its (N, K) tokens, in blocks of columns: never (N, K, E) at once."""
-    columns = max(1, _BLOCK_ENTRIES // max(1, tokens.size(0) * embeddings.size(1)))
-    return torch.cat([embedding_cosine(embeddings, gold[:, None], block) for block in tokens.split(columns, 1)], dim=1)
-
-
 def soft_cross_entropy(
     logits: Tensor,
     log_probabilities: Tensor,
@@ -145,13 +134,8 @@ def soft_cross_entropy(
 ) -> Tensor:
     """The cross-entropy of each position with soft targets, fp32, shape (N,), with gradient; 0 where it does not count.
 
-    Args:
-        logits: shape (N, V), any floating dtype.
-        log_probabilities: fp32, shape (N, V), log-softmax of ``logits / temperature``, without gradient.
-        gold: int64, shape (N,).
-        counted: bool, shape (N,), the positions that count.
-        soft: the distributions beside the gold words, each with its share; together at most 1.
-        temperature: the softmax temperature of footnote 11.
+    The logits, shape (N, V), have any floating dtype; ``log_probabilities``, fp32, are the log-softmax of
+    ``logits / temperature`` (footnote 11), without gradient. The shares of ``soft`` are together at most 1.
     """
     loss: Tensor = _SoftCrossEntropy.apply(logits, log_probabilities, gold, counted, temperature, *soft)
     return loss

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -160,16 +160,14 @@ class EmbeddingLexicon(Lexicon):
         with Progress(desc=title, unit=" words", total=len(rows), disable=not show_progress) as progress:
             for first in range(0, len(rows), at_once):
                 chunk = rows[first : first + at_once]
-                scores = np.concatenate([self._vectors(chunk) @ block.T for block in self._blocks], axis=1)
+                vectors = np.stack([self._blocks[row // BLOCK][row % BLOCK] for row in chunk])
+                scores = np.concatenate([vectors @ block.T for block in self._blocks], axis=1)
                 scores[:, absent] = -np.inf
                 scores[np.arange(len(chunk)), chunk] = -np.inf
                 for row, columns in zip(chunk, _largest(scores, count, self._threshold), strict=True):
                     answers[row] = [self._words[each].replace(" ", "_") for each in (row, *columns)]
                 progress.update(len(chunk))
         return answers
-
-    def _vectors(self, rows: Sequence[int]) -> NDArray[np.float32]:
-        return np.stack([self._blocks[row // BLOCK][row % BLOCK] for row in rows])
 
 
 def _largest(scores: NDArray[np.float32], count: int, threshold: float | None) -> Iterator[NDArray[np.int64]]:
