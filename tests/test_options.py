@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import HfArgumentParser
 
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.options import add_arguments, check, from_arguments, option
@@ -67,14 +66,3 @@ def test_exactly_the_numbers_in_the_range_pass(rate):
     except TrueNegError:
         passes = False
     assert passes == (math.isfinite(rate) and 0 < rate <= 1)
-
-
-@dataclass
-class ForTransformers:
-    rate: float = option(0.5, help="a share", gt=0, le=1)
-    kind: str = option("fast", help="which", choices=("fast", "slow"))
-
-
-def test_transformers_reads_the_same_fields():
-    (found,) = HfArgumentParser(ForTransformers).parse_args_into_dataclasses(["--rate", "0.25", "--kind", "slow"])
-    assert found == ForTransformers(rate=0.25, kind="slow")

@@ -12,17 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from . import files
 from .corpora.text import read_lines
 from .data.indexed import read_tokens
 from .errors import TrueNegError, require
-from .files import (
-    VERSION,
-    parse_json,
-    read_arrays,
-    require_different,
-    require_writable,
-    save_arrays,
-)
 from .options import option
 from .vocabulary import fingerprint, read_symbols, vocabulary_of_tokenizer
 from .workers import Progress
@@ -84,13 +77,13 @@ class CorpusCounts(_Metadata):
         for kind, counted in (("pair", self.pairs), ("triple", self.triples)):
             # The steps between ascending keys are small, and compress to a third of them.
             arrays |= {f"{kind}_steps": np.diff(counted.keys, prepend=0), f"{kind}_n": counted.counts}
-        save_arrays(path, {each.name: getattr(self, each.name) for each in fields(_Metadata)}, **arrays)
+        files.save_arrays(path, {each.name: getattr(self, each.name) for each in fields(_Metadata)}, **arrays)
 
     @classmethod
     def load(cls, path: Path, symbols: Sequence[str]) -> CorpusCounts:
         """Reads counts of the dictionary with these symbols; nothing in the file is ever unpickled."""
-        arrays = read_arrays(path, _MEMBERS, expected=_EXPECTED)
-        known = parse_json(str(arrays["metadata"]), f"{path}: metadata", _Metadata, expected=_EXPECTED)
+        arrays = files.read_arrays(path, _MEMBERS, expected=_EXPECTED)
+        known = files.parse_json(str(arrays["metadata"]), f"{path}: metadata", _Metadata, expected=_EXPECTED)
         if known.fingerprint != (wanted := fingerprint(symbols)):
             raise TrueNegError(
                 f"{path}: belongs to another dictionary (fingerprint {known.fingerprint[:12]}, expected "
@@ -124,8 +117,8 @@ class CountOptions:
 def count_corpus(options: CountOptions) -> tuple[Path, CorpusCounts]:
     """Counts the training text of binarized data, or a text, and writes the counts; returns their file too."""
     if options.text and options.tokenizer and options.output and options.data is None:
-        require_different(**{f"text {path}": path for path in options.text}, output=options.output)
-        require_writable(options.output, "--output", makes_folders=True)
+        files.require_different(**{f"text {path}": path for path in options.text}, output=options.output)
+        files.require_writable(options.output, "--output", makes_folders=True)
         counts = _count_text(options.text, options.tokenizer)
         counts.save(options.output)
         return options.output, counts
@@ -137,16 +130,16 @@ def count_corpus(options: CountOptions) -> tuple[Path, CorpusCounts]:
         found = sorted(data.parent.glob(f"{_SPLIT}.*-*.{language}.idx"))
         data, split = data.parent, found[0].stem if found else _SPLIT
     output = options.output or data / FILE_NAME
-    require_different(data=data / "dict.txt", output=output)
-    require_writable(output, "--output", makes_folders=True)
-    source = {"data": str(data), "split": split, "truneg_fairseq": VERSION}
+    files.require_different(data=data / "dict.txt", output=output)
+    files.require_writable(output, "--output", makes_folders=True)
+    source = {"data": str(data), "split": split, "truneg_fairseq": files.VERSION}
     symbols, tokens = read_symbols(options.data), read_tokens(data / split)
     counts = count_tokens(tokens, symbols, source=source)
     counts.save(output)
     return output, counts
 
 
-def _count_text(files: Sequence[Path], name: str) -> CorpusCounts:
+def _count_text(texts: Sequence[Path], name: str) -> CorpusCounts:
     """Counts lines in the ids of a tokenizer of transformers; each ends with the token that ends its sentences."""
     require("transformers", extra="hf")
     from transformers import AutoTokenizer
@@ -155,12 +148,12 @@ def _count_text(files: Sequence[Path], name: str) -> CorpusCounts:
     end = tokenizer.sep_token_id if tokenizer.eos_token_id is None else tokenizer.eos_token_id
 
     def parts() -> Iterator[NDArray[np.int64]]:
-        lines = (line for file in files for line in read_lines(file) if line.strip())
+        lines = (line for text in texts for line in read_lines(text) if line.strip())
         while block := list(itertools.islice(lines, _LINES)):
             found = tokenizer(block, add_special_tokens=False, verbose=False)["input_ids"]
             yield np.array([token for ids in found for token in (*ids, end)], dtype=np.int64)
 
-    source = {"text": [str(path) for path in files], "truneg_fairseq": VERSION}
+    source = {"text": [str(path) for path in texts], "truneg_fairseq": files.VERSION}
     return count_tokens(parts(), vocabulary_of_tokenizer(tokenizer).symbols, source=source)
 
 

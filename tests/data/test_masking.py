@@ -104,15 +104,6 @@ def test_random_tokens_are_uniform_over_the_ordinary_ones():
     assert all(within_four_sigma(count, len(random_tokens), 1 / 20) for count in counts)
 
 
-def test_epochs_mask_independently_and_repeat_exactly():
-    tokens, is_text, lengths = batch([128] * 1000)
-    first, again, second = (
-        ELECTRA.apply(tokens, is_text, lengths, keys(1000, epoch=epoch))[1] != PAD for epoch in (1, 1, 2)
-    )
-    assert (first == again).all()
-    assert within_four_sigma((first & second).sum(), 19_000, 19 / 126), "chosen twice by chance only"
-
-
 def words_of(eligible, continues):
     """Lists of positions, by a loop."""
     words: list[list[int]] = []

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.commands import shared_file
+from support.commands import bert_vocabulary
 from support.tokenizers_made import FAST_KINDS, WORDS, fast_tokenizer, gpt2, sentencepiece, wordpiece
 
 from truneg_fairseq.data.tokenizer import (
@@ -251,7 +251,7 @@ def test_any_text_is_read_as_transformers_reads_it(bert, line):
 def bert():
     from transformers import BertTokenizer
 
-    path = shared_file("bert/vocab.txt")
+    path = bert_vocabulary()
     return BertTokenizer(vocab=str(path), do_lower_case=True), bert_tokenizer(read_vocabulary(path))
 
 

