@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from support.commands import command_environment, truneg_data
 from support.tokenizers_made import gpt2, sentencepiece
 
+from truneg_fairseq import files
 from truneg_fairseq.corpora import text
 from truneg_fairseq.corpora.text import plan_chunks, read_span
 from truneg_fairseq.data import binarize as binarize_module
@@ -284,8 +285,8 @@ def test_no_document_goes_on_in_another_file(chunk_bytes, batch_lines, tmp_path,
     """However files are cut, and joined to chunks; empty files are passed over."""
     monkeypatch.setattr(binarize_module, "_BATCH_LINES", batch_lines)
     contents = ["the cat\n", "the\n\nthe cat", "", "the\n\n", "cat the cat the cat\n", "\n", "cat"]
-    files = [write(tmp_path / f"{number}.txt", [content], end="") for number, content in enumerate(contents)]
-    made = binarize({"train": files}, WORDPIECE, tmp_path / "data", chunk_bytes=chunk_bytes).splits["train"]
+    parts = [write(tmp_path / f"{number}.txt", [content], end="") for number, content in enumerate(contents)]
+    made = binarize({"train": parts}, WORDPIECE, tmp_path / "data", chunk_bytes=chunk_bytes).splits["train"]
     (tmp_path / "whole.txt").write_text("the cat\n\nthe\n\nthe cat\n\nthe\n\ncat the cat the cat\n\n\ncat\n")
     joined = binarize({"train": [tmp_path / "whole.txt"]}, WORDPIECE, tmp_path / "joined").splits["train"]
     assert made == joined
@@ -293,9 +294,9 @@ def test_no_document_goes_on_in_another_file(chunk_bytes, batch_lines, tmp_path,
 
 
 def test_small_files_share_a_chunk(tmp_path):
-    files = [write(tmp_path / f"{number}.txt", ["the cat"]) for number in range(10)]
+    small = [write(tmp_path / f"{number}.txt", ["the cat"]) for number in range(10)]
     large = write(tmp_path / "large.txt", ["the"] * 9)
-    assert [len(chunk) for chunk in plan_chunks([*files, large], 33)] == [4, 4, 2, 1, 1]
+    assert [len(chunk) for chunk in plan_chunks([*small, large], 33)] == [4, 4, 2, 1, 1]
 
 
 def test_other_text_or_settings_do_not_mix(done, tmp_path, monkeypatch):
@@ -306,13 +307,13 @@ def test_other_text_or_settings_do_not_mix(done, tmp_path, monkeypatch):
     fails("was made of chunks_of 400, expected 200", binarize, text, WORDPIECE, output, chunk_bytes=200)
     fails(r"data\.parts was made with another tokenizer", binarize, text, other, output, chunk_bytes=400)
     with monkeypatch.context() as other_version:
-        other_version.setattr(binarize_module, "VERSION", "9.0")
+        other_version.setattr(files, "VERSION", "9.0")
         fails("was made of version 0", binarize, text, WORDPIECE, output, chunk_bytes=400)
     write(source, [*LINES * 20, "the"])
     fails("train.txt has changed since", binarize, text, WORDPIECE, output, chunk_bytes=400)
     shutil.rmtree(tmp_path / "data.parts")
     binarize(text, WORDPIECE, output)
-    monkeypatch.setattr(binarize_module, "VERSION", "9.0")
+    monkeypatch.setattr(files, "VERSION", "9.0")
     assert not binarize(text, WORDPIECE, output).made
     new = {"train": [write(tmp_path / "new.txt", ["the"])]}
     fails(r"was made of other text \(without .*new\.txt\)", binarize, new, WORDPIECE, output)
@@ -321,14 +322,15 @@ def test_other_text_or_settings_do_not_mix(done, tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["_prepare_parts", "_encode", "write_dataset", "write_record"])
 def test_the_same_command_twice_at_once(name, done, tmp_path, monkeypatch):
     """Where another command finishes while this one is at some step, this one may fail, but the data are whole."""
-    original = getattr(binarize_module, name)
+    module = files if name == "write_record" else binarize_module
+    original = getattr(module, name)
 
     def interrupted(*arguments):
-        monkeypatch.setattr(binarize_module, name, original)
+        monkeypatch.setattr(module, name, original)
         assert whole(done, tmp_path / "data").made
         return original(*arguments)
 
-    monkeypatch.setattr(binarize_module, name, interrupted)
+    monkeypatch.setattr(module, name, interrupted)
     with contextlib.suppress(OSError, TrueNegError):
         whole(done, tmp_path / "data")
     assert files_of(tmp_path / "data") == files_of(done / "data")

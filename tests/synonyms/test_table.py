@@ -67,7 +67,8 @@ def test_another_case_of_a_word_is_no_synonym_of_it():
             return ["primary", "Primary", "main"]
 
     vocabulary = vocabulary_of(["primary", "Primary", "PRIMARY", "main", "Main", "MAIN"])
-    assert {synonym.lower() for _, synonym in named(OfItself(), vocabulary)} == {"main"}
+    found = {synonym.lower() for gold, synonym in named(OfItself(), vocabulary) if gold.lower() == "primary"}
+    assert found == {"main"}
     for word in ("Primary", "primary", "PRIMARY"):
         assert set(predictable_names(["primary", "Primary", "main"], word, vocabulary)) == {"main"}
 

@@ -23,22 +23,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import files
 from ..corpora.text import Span, plan_chunks, read_span, require_plain
 from ..errors import TrueNegError
-from ..files import (
-    RECORD_NAME,
-    VERSION,
-    check_same,
-    input_facts,
-    is_new,
-    new_folder,
-    read_record,
-    replacing_file,
-    require_once,
-    require_unsplit,
-    write_record,
-    writing,
-)
 from ..options import check, option
 from ..vocabulary import EOS, UNKNOWN, UNKNOWN_SYMBOL, read_symbols
 from ..workers import Advance, Progress, available_cores, run_tasks
@@ -94,21 +81,21 @@ def binarize(options: BinarizeOptions) -> Binarized:
     documents. Data that are there already, of the same text and settings, are kept.
     """
     check(options)
-    require_unsplit(options.output_dir, "--output-dir")
+    files.require_unsplit(options.output_dir, "--output-dir")
     index, _, shards = ("1/1" if options.shard is None else options.shard).partition("/")
     if not (index.isdecimal() and shards.isdecimal() and 1 <= int(index) <= int(shards)):
         raise TrueNegError(f"--shard {options.shard}: expected i/n with i from 1 to n, such as 3/8")
     job = _Job(options)
     settings = job.settings()
-    if not is_new(job.output_dir):
-        record = read_record(job.output_dir)
+    if not files.is_new(job.output_dir):
+        record = files.read_record(job.output_dir)
         names = ("text", "tokenizer", "dictionary")
-        check_same(job.output_dir, record["settings"], {name: settings[name] for name in names})
+        files.check_same(job.output_dir, record["settings"], {name: settings[name] for name in names})
         return Binarized({split: SplitCounts(**counts) for split, counts in record["splits"].items()}, made=False)
     _prepare_parts(job, settings)
     counts = _encode(job, options.workers or available_cores(), slice(int(index) - 1, None, int(shards)))
     if options.shard is None:
-        check_same(job.parts, job.settings(), settings)  # the text may have changed meanwhile
+        files.check_same(job.parts, job.settings(), settings)  # the text may have changed meanwhile
         for split, count in counts.items():
             if count.tokens == count.lines:
                 found = ", ".join(map(str, (job.files[split] or getattr(options, split))[:3]))
@@ -151,11 +138,11 @@ class _Job:
     def settings(self) -> dict[str, Any]:
         """What determines the data, as JSON: the text by path, size and time of change, the tokenizer by content."""
         return {
-            "text": input_facts(self.files),
+            "text": files.input_facts(self.files),
             "tokenizer": self.tokenizer.digest,
             "dictionary": hashlib.sha256(self.dictionary).hexdigest(),
             "chunks_of": CHUNK_BYTES,
-            "version": VERSION,
+            "version": files.VERSION,
         }
 
     @functools.cached_property
@@ -163,36 +150,36 @@ class _Job:
         return {
             split: [
                 _Task(chunk, self.parts / f"{split}-{number:06d}")
-                for number, chunk in enumerate(plan_chunks(files, CHUNK_BYTES))
+                for number, chunk in enumerate(plan_chunks(listed, CHUNK_BYTES))
             ]
-            for split, files in self.files.items()
+            for split, listed in self.files.items()
         }
 
 
 def _text_files(flag: str, inputs: Sequence[Path]) -> list[Path]:
-    files = []
+    listed = []
     for path in inputs:
         shown = (each for each in path.rglob("*.txt") if "/." not in f"/{each.relative_to(path)}")
         found = sorted(shown) if path.is_dir() else [path]
         # Each part of a file is read by itself, which a pipe does not allow.
         if not found or not path.exists() or path.is_fifo():
             raise TrueNegError(f"{flag} {path}: no such file or folder with *.txt; expected {_TEXT}")
-        files += found
-    for path in files:
+        listed += found
+    for path in listed:
         require_plain(path)
-    require_once(flag, files)
-    return [path.absolute() for path in files if path.stat().st_size > 0]
+    files.require_once(flag, listed)
+    return [path.absolute() for path in listed if path.stat().st_size > 0]
 
 
 def _prepare_parts(job: _Job, settings: dict[str, Any]) -> None:
     """Makes the folder of parts, or checks that one that is there is of the same text and settings."""
-    if not (job.parts / RECORD_NAME).exists():
+    if not (job.parts / files.RECORD_NAME).exists():
         job.tokenizer.save(job.parts)
-        with replacing_file(job.parts / "dict.txt") as stream:
+        with files.replacing_file(job.parts / "dict.txt") as stream:
             stream.write(job.dictionary)
         # Last: it tells that the others are there. Shards that start at once write the same.
-        write_record(job.parts, {"settings": settings})
-    check_same(job.parts, read_record(job.parts)["settings"], settings)
+        files.write_record(job.parts, {"settings": settings})
+    files.check_same(job.parts, files.read_record(job.parts)["settings"], settings)
 
 
 def _encode(job: _Job, workers: int, shard: slice) -> dict[str, SplitCounts]:
@@ -214,13 +201,13 @@ def _encode(job: _Job, workers: int, shard: slice) -> dict[str, SplitCounts]:
 
 def _put_together(job: _Job, record: Mapping[str, Any]) -> None:
     """Makes the output folder of the finished parts, and removes these."""
-    with new_folder(job.output_dir) as made:
+    with files.new_folder(job.output_dir) as made:
         for name in ("dict.txt", *job.tokenizer.contents()):
             shutil.copyfile(job.parts / name, made / name)
         dtype = id_dtype(len(read_symbols(job.parts)))
         for split, tasks in job.tasks.items():
             write_dataset(made / split, [task.folder for task in tasks], dtype)
-        write_record(made, record)
+        files.write_record(made, record)
     shutil.rmtree(job.parts, ignore_errors=True)
 
 
@@ -239,7 +226,7 @@ class ChunkEncoder:
 
     def __call__(self, task: _Task, advance: Advance) -> None:
         """Writes the chunk's folder, which appears whole or not at all."""
-        with writing(task.folder):
+        with files.writing(task.folder):
             part = Path(tempfile.mkdtemp(dir=task.folder.parent, prefix=f".{task.folder.name}-"))
             try:
                 counts = self._write(task.chunk, part, advance)
