@@ -220,7 +220,7 @@ def read_bytes(path: Path, *, expected: str, limit: int = LARGEST_JSON) -> bytes
     try:
         with path.open("rb") as raw:
             if path.stat().st_size > limit:
-                raise TrueNegError(f"{path}: is larger than {limit:,} bytes; expected {expected}")
+                raise ValueError(f"it is larger than {limit:,} bytes")
             return unpacked(path, raw).read()
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         raise TrueNegError(f"{path}: {unreadable(error)}; expected {expected}") from None
@@ -306,14 +306,6 @@ def json_line(record: Any) -> str:
 RECORD_NAME = "record.json"
 _EXPECTED = "what this command writes there; choose another --output-dir, or move the folder away"
 _LARGEST_RECORD = 1 << 30  # bytes; a file of text takes about a hundred, and corpora have millions
-
-
-def input_facts(files: Mapping[str, Sequence[Path]]) -> dict[str, list[list[Any]]]:
-    """Path, size and time of change (ns) of files, by split: what tells whether a file is still the same."""
-    return {
-        split: [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for path in paths]
-        for split, paths in files.items()
-    }
 
 
 def read_record(folder: Path) -> dict[str, Any]:

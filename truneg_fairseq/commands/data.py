@@ -13,7 +13,7 @@ from ..convert.names import EXPORTS
 from ..corpora.extract import ExtractOptions
 from ..corpus_counts import CountOptions
 from ..data.binarize import BinarizeOptions
-from ..errors import TrueNegError, check_torch, reason, require
+from ..errors import check_torch, reason, refuse, require
 from ..finetuning import PrepareOptions
 from ..options import option
 from .parser import NoOptions
@@ -128,15 +128,17 @@ def convert(options: ConvertOptions) -> None:
     from ..convert.to_hf import to_hf
 
     source, output, data, pickle = Path(options.source), options.output, options.data, options.allow_pickle
-    if source.suffix == output.suffix == ".pt":
-        raise TrueNegError(
+    exports = source.suffix == ".pt"
+    refuse(
+        (
+            exports and output.suffix == ".pt",
             f"{output}: expected a folder; to another dictionary: truneg convert {source} DIR, then "
-            f"truneg convert DIR {output} --data OTHER-DATA-BIN"
-        )
-    if source.suffix == ".pt":
+            f"truneg convert DIR {output} --data OTHER-DATA-BIN",
+        ),
+        (not exports and data is None, "--data: expected the binarized data whose dictionary the checkpoint is for"),
+    )
+    if exports or data is None:
         made = to_hf(source, output, data=data, part=options.part)
-    elif data is None:
-        raise TrueNegError("--data: expected the binarized data whose dictionary the checkpoint is for")
     else:
         generator = None if options.generator is None else local_folder(options.generator, allow_pickle=pickle)
         folder = local_folder(options.source, allow_pickle=pickle)
@@ -176,6 +178,7 @@ def check_installation() -> Iterator[tuple[bool, str]]:
     """Whether Python, each package, fairseq's compiled parts, the plugin's registration and WordNet are good, and what
     was found.
     """
+    from ..synonyms.wordnet import require_wordnet
     from ..trainer.folder import versions as installed
 
     versions = installed()
@@ -191,14 +194,14 @@ def check_installation() -> Iterator[tuple[bool, str]]:
         compiled = "fairseq.data.data_utils_fast"
         yield _try("fairseq's compiled parts", lambda: importlib.import_module(compiled) and "found")
         yield _try("the plugin", _register)
-    yield _try("WordNet", _find_wordnet)
+    yield _try("WordNet", require_wordnet)
 
 
 def _try(what: str, look: Callable[[], object]) -> tuple[bool, str]:
     try:
         return True, f"{what}: {look()}"
     except (Exception, SystemExit) as error:
-        return False, f"{what}: {reason(error).removeprefix(f'{what} ')}"
+        return False, f"{what}: {reason(error).removeprefix(what).lstrip(' :')}"
 
 
 def _register() -> str:
@@ -208,12 +211,3 @@ def _register() -> str:
     import torch
 
     return f"registered; {torch.cuda.device_count()} GPUs"
-
-
-def _find_wordnet() -> str:
-    from ..synonyms.wordnet import find_wordnet
-
-    found = find_wordnet()
-    if found is None:
-        raise LookupError("not found; get it with 'truneg wordnet'")
-    return str(found)

@@ -196,7 +196,8 @@ def judge(options: JudgeOptions) -> None:
         check_detector(name, "--detector")
         detectors[name] = tuple(each for each in FEATURES if each in name.split("+"))
     wanted = {feature for features in detectors.values() for feature in features}
-    path = options.hc_acceptance_model
+    path, checkpoint = options.hc_acceptance_model, options.checkpoint
+    opens = checkpoint is not None and (wanted - {"table"} or is_hugging_face(checkpoint))
     refuse(
         (
             path is not None and len(detectors) != 1,
@@ -204,8 +205,12 @@ def judge(options: JudgeOptions) -> None:
         ),
         ("table" in wanted and not options.tables, "--detector: 'table' needs a table; give its file first"),
         (
-            wanted - {"table"} and options.checkpoint is None,
+            wanted - {"table"} and checkpoint is None,
             f"--detector: {'+'.join(sorted(wanted))} needs --checkpoint",
+        ),
+        (
+            not opens and options.data is None,
+            "--data: found none; expected the binarized data of the tables, or a folder as --checkpoint",
         ),
     )
     from ..evaluation import acceptance
@@ -213,11 +218,7 @@ def judge(options: JudgeOptions) -> None:
     from ..evaluation.scorer import DataTokens
     from ..results.tables import terminal
 
-    opened = None
-    if options.checkpoint is not None and (wanted - {"table"} or is_hugging_face(options.checkpoint)):
-        opened = OpenedModel(options.checkpoint, options)
-    if opened is None and options.data is None:
-        raise TrueNegError("--data: found none; expected the binarized data of the tables, or a folder as --checkpoint")
+    opened = OpenedModel(checkpoint, options) if opens and checkpoint is not None else None
     tokens = DataTokens(options.data) if opened is None and options.data else opened.tokens()  # type: ignore[union-attr]
     judgements = read_people(options.judgements)
     pairs = acceptance.JudgedPairs.of(judgements, tokens)
@@ -226,7 +227,7 @@ def judge(options: JudgeOptions) -> None:
         f"are not one token of the dictionary;\n{len(pairs):,} of {judgements.candidates:,} candidates are one token, "
         f"{100 * pairs.accepted.mean():.1f} % of them accepted and {100 * pairs.conceivable.mean():.1f} % conceivable"
     )
-    dictionary = options.data or options.checkpoint or Path()
+    dictionary = options.data or checkpoint or Path()
     tables = {path.name: load_table(path, tokens, dictionary) for path in options.tables}
     first = next(iter(tables.values()), None)
     made = [acceptance.tables(tables, pairs, tokens)] if tables else []
@@ -244,7 +245,7 @@ def judge(options: JudgeOptions) -> None:
         provenance = {
             "data": judgements.path.name,
             "sha256": judgements.sha256,
-            "checkpoint": None if options.checkpoint is None else options.checkpoint.name,
+            "checkpoint": None if checkpoint is None else checkpoint.name,
             "dictionary": tokens.vocabulary.fingerprint,
             "table": None if first is None else {"source": first.source, "options": first.options},
         }

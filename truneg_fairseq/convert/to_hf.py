@@ -226,11 +226,6 @@ def select(source: Checkpoint, part: str | None) -> Selection:
     if part == "classification" and config.family == "electra":
         prefix = f"{_HEADS}{name}."
         linear = state[f"{prefix}out_proj.weight"].float(), state[f"{prefix}out_proj.bias"].float()
-        if 2 * len(linear[0]) > config.hidden_size:
-            raise TrueNegError(
-                f"{source.path}: its classifier has {len(linear[0])} classes; transformers' ElectraClassificationHead "
-                f"can hold {config.hidden_size // 2} at this width; give --part encoder"
-            )
         state |= {f"{prefix}{name}": tensor for name, tensor in split_linear_classifier(*linear).items()}
     return Selection(config, state, (*config.parts, *_parts(part, config, name)), stack, name)
 

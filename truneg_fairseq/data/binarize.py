@@ -138,7 +138,10 @@ class _Job:
     def settings(self) -> dict[str, Any]:
         """What determines the data, as JSON: the text by path, size and time of change, the tokenizer by content."""
         return {
-            "text": files.input_facts(self.files),
+            "text": {
+                split: [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for path in paths]
+                for split, paths in self.files.items()
+            },
             "tokenizer": self.tokenizer.digest,
             "dictionary": hashlib.sha256(self.dictionary).hexdigest(),
             "chunks_of": CHUNK_BYTES,

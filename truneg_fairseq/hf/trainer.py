@@ -133,15 +133,13 @@ class TrueNegativeTrainer(Trainer):
         model, kinds = projection.unwrap(self.model), set(MODEL_FOR_MASKED_LM_MAPPING_NAMES.values())
         name, weight = type(model).__name__, self.true_negatives.sr_word_weight
         has_head = any(kind.__name__ in kinds for kind in type(model).__mro__)
+        is_argmax = self.true_negatives.sr_word_form == "argmax"
         refuse(
             (not has_head, f"model: {name} has no masked-LM head; expected a model of AutoModelForMaskedLM"),
             (
                 getattr(model.config, "is_encoder_decoder", False),
                 f"model: {name} has a decoder; expected an encoder with a masked-LM head",
             ),
-        )
-        is_argmax = self.true_negatives.sr_word_form == "argmax"
-        refuse(
             (
                 weight and is_argmax and not projection.embeddings_in_use(model).requires_grad,
                 f"--sr-word-weight {weight}: has no effect on input embeddings that are not trained (frozen, or beside "

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Optional
 
 from .. import options
-from ..errors import TrueNegError
+from ..errors import TrueNegError, refuse
 from ..options import flag_of, option
 from ..vocabulary import TOKENIZATIONS
 
@@ -174,11 +174,15 @@ class TrueNegativeOptions(GenerationOptions):
         options.check(self)
         check_detector(self.hc_detector, "--hc-detector")
         shares = self.soft_target_shares | ({"label_smoothing": label_smoothing} if label_smoothing else {})
-        if sum(shares.values()) > 1:
-            listed = ", ".join(f"{flag_of(name)} {share}" for name, share in shares.items())
-            raise TrueNegError(f"{listed}: the shares are more than the whole target; expected at most 1 together")
-        if self.teacher_targets and self.teacher is None:
-            raise TrueNegError(f"--teacher-targets {self.teacher_targets}: expected --teacher, the model that teaches")
+        listed = ", ".join(f"{flag_of(name)} {share}" for name, share in shares.items())
+        untaught = self.teacher_targets and self.teacher is None
+        refuse(
+            (
+                sum(shares.values()) > 1,
+                f"{listed}: the shares are more than the whole target; expected at most 1 together",
+            ),
+            (untaught, f"--teacher-targets {self.teacher_targets}: expected --teacher, the model that teaches"),
+        )
 
     def described(self) -> str:
         """What is asked for besides the defaults, as flags."""
