@@ -72,14 +72,15 @@ from support.hf_models import one_update
 folder = Path(sys.argv[1])
 for kind, options, name in json.loads(sys.argv[3]):
     machine, model = one_update(kind, folder, options, per_device_train_batch_size=1, gradient_accumulation_steps=2)
+    log, loss = machine.state.log_history[0], machine.evaluate(machine.train_dataset * 3)["eval_loss"]
     assert machine.args.world_size == 2
     if machine.args.process_index == 0:
-        torch.save((machine.state.log_history[0], model.state_dict()), folder / f"{name}.pt")
+        torch.save(({**log, "evaluated": loss}, model.state_dict()), folder / f"{name}.pt")
 """
 
 
 @pytest.mark.slow
-def test_two_processes_are_one(tmp_path):
+def test_two_processes_train_and_evaluate_as_one(tmp_path):
     script = tmp_path / "updates.py"
     script.write_text(UPDATES, encoding="utf-8")
     launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", 2, "--standalone"]
@@ -87,7 +88,8 @@ def test_two_processes_are_one(tmp_path):
     for kind, options, name in CASES:
         whole, expected = one_update(kind, tmp_path, options, per_device_train_batch_size=4)
         log, weights = torch.load(tmp_path / f"{name}.pt", weights_only=True)
-        for rate in whole.state.log_history[0].keys() - {"step", "epoch"}:
-            assert log[rate] == pytest.approx(whole.state.log_history[0][rate], rel=1e-4, abs=1e-4), (name, rate)
+        first = {**whole.state.log_history[0], "evaluated": whole.evaluate(whole.train_dataset * 3)["eval_loss"]}
+        for rate in first.keys() - {"step", "epoch"}:
+            assert log[rate] == pytest.approx(first[rate], rel=1e-4, abs=1e-4), (name, rate)
         for parameter, one in expected.state_dict().items():
             torch.testing.assert_close(weights[parameter], one, rtol=1e-5, atol=1e-6, msg=f"{name}: {parameter}")

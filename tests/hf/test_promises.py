@@ -9,7 +9,6 @@ import sys
 import numpy as np
 import pytest
 import torch
-from support.commands import REPOSITORY, run_command
 from support.hf_models import LINES, ROWS, electra_halves, masked_batch, small_model, small_tokenizer, stop_at
 
 transformers = pytest.importorskip("transformers")
@@ -317,35 +316,6 @@ def test_a_saved_folder_loads_and_goes_on(make, tmp_path):
     assert_same(loaded.state_dict(), weights(machine))
     assert "- mine" in (tmp_path / "out" / "README.md").read_text()
     assert make(model=loaded).evaluate()["eval_loss"] == pytest.approx(machine.evaluate()["eval_loss"], rel=1e-5)
-
-
-PROCESSES = """
-import sys
-from pathlib import Path
-sys.path[:0] = [sys.argv[2], sys.argv[2] + "/hf"]
-from test_promises import build, rows
-
-settings = {"per_device_train_batch_size": 6 // int(sys.argv[3]), "ddp_backend": "gloo"}
-machine = build(Path(sys.argv[1]), {**settings, "average_tokens_across_devices": True})
-machine.train()
-loss = machine.evaluate(rows() * 3)["eval_loss"]
-if machine.args.process_index == 0:
-    print("found", machine.args.world_size, *(log["loss"] for log in machine.state.log_history[:2]), loss)
-"""
-
-
-@pytest.mark.slow
-def test_two_processes_train_and_evaluate_as_one(tmp_path):
-    script = tmp_path / "train.py"
-    script.write_text(PROCESSES, encoding="utf-8")
-    found = []
-    for processes in (1, 2):
-        launch = ["-m", "torch.distributed.run", "--nproc_per_node", processes, "--standalone"]
-        printed = run_command([sys.executable, *launch, script, tmp_path, REPOSITORY / "tests", processes]).stdout
-        line = next(line for line in printed.splitlines() if line.startswith("found"))
-        assert line.split()[1] == str(processes)
-        found.append([float(value) for value in line.split()[2:]])
-    assert found[1] == pytest.approx(found[0], rel=1e-5)
 
 
 @pytest.mark.parametrize("precision", ["bf16_full_eval", "fp16_full_eval"])
