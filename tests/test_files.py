@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import gzip
 import hashlib
 import os
 import subprocess
@@ -27,7 +26,6 @@ from truneg_fairseq.files import (
     read_json,
     replacing_file,
     replacing_text,
-    unpacked,
 )
 
 
@@ -211,16 +209,6 @@ def test_types_and_names_are_checked(tmp_path):
             read_json(path, Pair, expected="a pair")
     with pytest.raises(TrueNegError, match="has 'third'; expected only first, second"):
         convert({"first": 1, "second": [], "third": 2}, "x", Pair, expected="a pair")
-
-
-def test_a_damaged_archive_is_named_and_an_error_of_the_reader_stays_its_own(tmp_path):
-    packed = gzip.compress(os.urandom(10_000))
-    for content, error, message in ((packed[:5_000], TrueNegError, "truncated or damaged"), (packed, OSError, "mine")):
-        path = tmp_path / "a.gz"
-        path.write_bytes(content)
-        with path.open("rb") as raw, pytest.raises(error, match=message):
-            unpacked(path, raw).read()
-            raise OSError("mine")
 
 
 def test_an_error_of_the_writer_s_own_is_not_taken_for_the_file_s(tmp_path):
