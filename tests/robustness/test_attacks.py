@@ -20,7 +20,6 @@ from truneg_fairseq.finetuning.squad_files import Answer, Question, SquadData, r
 from truneg_fairseq.results.result import read_results
 from truneg_fairseq.robustness import english
 from truneg_fairseq.robustness.attack import Attack, Edit, Pair, SwapSynWordNet, attack, edited, measure, read_pairs
-from truneg_fairseq.robustness.english import English
 
 for package in ("spacy", "lemminflect"):
     pytest.importorskip(package)
@@ -85,7 +84,7 @@ def test_swaps_are_synonyms_of_the_context_only(swap):
     original = question("Which big team?", "Denver Broncos", "Carolina", context=context)
     changed, details = swap.apply(original, random.Random(1))
     assert changed.text == original.text
-    assert len(details["swaps"]) == int(0.1 * len(swap._english.analyse(context).words)) == 5
+    assert len(details["swaps"]) == int(0.1 * len(swap.tagged(context))) == 5
     for start, word, synonym in details["swaps"]:
         assert context[start : start + len(word)] == word
         assert synonym in swap.candidates(word, "XX")
@@ -131,7 +130,7 @@ def test_a_changed_pipeline_is_refused(monkeypatch):
     for package in (english._MIRROR, "no_such_package"):
         monkeypatch.setattr(english, "_MIRROR", package)
         with pytest.raises(TrueNegError, match="is not installed, or its files are not those of spaCy's en_core"):
-            English(parse=True)
+            english.load_english(parse=True)
 
 
 # The commands

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 from add_sentence import AddSentenceDiverse, insertion_place
+from parsed import English, Text, Word
 from statement import statement
 from support.commands import REPOSITORY, run_command
 from support.squad_examples import PANTHERS, WHO, question
@@ -17,7 +18,6 @@ from words import NearbyWords, fake_answer
 
 from truneg_fairseq.finetuning.squad_files import Answer, Question, SquadData, read_squad, write_squad
 from truneg_fairseq.robustness.attack import NotApplicableError, read_pairs
-from truneg_fairseq.robustness.english import English, Text, Word
 
 for package in ("spacy", "lemminflect"):
     pytest.importorskip(package)
@@ -25,7 +25,7 @@ for package in ("spacy", "lemminflect"):
 
 @pytest.fixture(scope="module")
 def parser() -> English:
-    return English(parse=True)
+    return English()
 
 
 @pytest.fixture(scope="module")

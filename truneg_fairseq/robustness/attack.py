@@ -12,6 +12,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -38,7 +39,7 @@ from ..results.result import Result
 from ..synonyms.lists import ENGLISH_STOP_WORDS
 from ..synonyms.wordnet import PARTS_OF_SPEECH, open_database
 from ..workers import Progress
-from .english import English
+from .english import load_english
 
 _LARGEST_FILE = 1 << 30  # bytes; a pair has its context twice, and the pairs of SQuAD's training set 176 MB
 _EXAMPLES = 3  # pairs to show
@@ -195,23 +196,30 @@ class SwapSynWordNet:
     name = "SwapSynWordNet"
 
     def __init__(self) -> None:
-        self._english = English(parse=False)
+        self._pipeline, tagger = load_english(parse=False)
         self._database = open_database()
-        self.options: dict[str, Any] = {"tagger": self._english.description, "wordnet": self._database.version}
+        self.options: dict[str, Any] = {"tagger": tagger, "wordnet": self._database.version}
+        self.tagged = lru_cache(maxsize=1 << 14)(self._tagged)  # many questions share a paragraph
+
+    def _tagged(self, text: str) -> list[tuple[Edit, str]]:
+        """The words and punctuation marks at their places, with Penn tags."""
+        found = [token for token in self._pipeline(text) if not token.is_space]
+        return [(Edit(token.idx, token.idx + len(token.text), token.text), token.tag_) for token in found]
 
     def apply(self, question: Question, rng: random.Random) -> tuple[Question, dict[str, Any]]:
         """See :class:`~.attack.Transform`; the details are offset, word and synonym of each swap."""
-        words = self._english.analyse(question.context).words
+        words = self.tagged(question.context)
         free = [
-            word
-            for word in words
-            if not (word.is_punctuation or word.text.lower() in ENGLISH_STOP_WORDS)
+            (word, tag)
+            for word, tag in words
+            if any(map(str.isalnum, word.text))
+            and word.text.lower() not in ENGLISH_STOP_WORDS
             and not any(word.start < answer.end and word.end > answer.start for answer in question.answers)
         ]
         rng.shuffle(free)
-        found = ((word, candidates) for word in free if (candidates := self.candidates(word.text, word.tag)))
+        found = ((word, candidates) for word, tag in free if (candidates := self.candidates(word.text, tag)))
         wanted = min(_MOST, max(_FEWEST, int(_SHARE * len(words))))
-        edits = [Edit(word.start, word.end, rng.choice(candidates)) for word, candidates in islice(found, wanted)]
+        edits = [word._replace(text=rng.choice(candidates)) for word, candidates in islice(found, wanted)]
         if not edits:
             raise NotApplicableError("no word has a synonym")
         swapped = [[edit.start, question.context[edit.start : edit.end], edit.text] for edit in sorted(edits)]

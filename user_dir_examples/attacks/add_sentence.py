@@ -15,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from parsed import English, Text, Word
 from statement import statement
 from words import Alteration, NearbyWords, fake_answer, is_nearby_asked
 
@@ -23,7 +24,6 @@ from truneg_fairseq.finetuning.squad_files import Answer, Question
 from truneg_fairseq.finetuning.squad_score import normalize
 from truneg_fairseq.options import option
 from truneg_fairseq.robustness.attack import AttackOptions, Edit, NotApplicableError, attack_file, edited
-from truneg_fairseq.robustness.english import English, Text, Word
 from truneg_fairseq.synonyms.inflected import Inflector
 from truneg_fairseq.synonyms.wordnet import open_database
 
@@ -46,7 +46,7 @@ class AddSentenceDiverse:
         *,
         english: English | None = None,
     ) -> None:
-        self._english = english or English(parse=True)
+        self._english = english or English()
         self._inflector = Inflector()
         database = open_database()
         nearby = None

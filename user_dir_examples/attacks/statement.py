@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from truneg_fairseq.robustness.english import Word
+from parsed import Word
 
 _DO = frozenset({"do", "does", "did"})
 _CONTRACTIONS = {"'s": "is", "'re": "are"}

@@ -9,8 +9,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from nltk.stem import PorterStemmer
+from parsed import Word
 
-from truneg_fairseq.robustness.english import Word
 from truneg_fairseq.synonyms.inflected import Inflector
 from truneg_fairseq.synonyms.lists import is_content_word
 from truneg_fairseq.synonyms.vectors import EmbeddingLexicon
