@@ -80,9 +80,8 @@ class JudgedPairs:
 def scores(
     pairs: JudgedPairs, features: Collection[str], *, scorer: Scorer | None, table: SynonymTable | None
 ) -> dict[str, Tensor]:
-    """The features of :data:`truneg_fairseq.objectives.options.FEATURES` of every pair, fp32, shape (N,).
-
-    "table" needs the table, all others the model.
+    """The wanted ones of a detector's features for every pair, fp32, shape (N,); "table" needs the table, all others
+    the model.
     """
     found: dict[str, Tensor] = {}
     if "table" in features and table is not None:
@@ -100,10 +99,9 @@ def scores(
 
 
 def score_table(table: SynonymTable, pairs: JudgedPairs, tokens: Tokens) -> dict[str, Ratio]:
-    """What people say of a table's pairs at the targets of a file, by the lemma of the synonym.
-
-    Shares of pairs: with the target's own lemma (another form of the same word), without votes, accepted, conceivable;
-    then accepted among those with votes, and of the accepted one-token candidates those that some pair has.
+    """Of a table's pairs at the targets of a file, by the lemma of the synonym, the shares with the target's own lemma,
+    without votes, accepted, conceivable, and accepted among those with votes; and of the accepted one-token candidates
+    the share that some pair has.
     """
     rows = list[list[float]]()
     for place in pairs.places:
@@ -134,10 +132,9 @@ def score_table(table: SynonymTable, pairs: JudgedPairs, tokens: Tokens) -> dict
 def score_ranking(
     pairs: JudgedPairs, score: NDArray[np.float64], cuts: Sequence[int], *, samples: int = SAMPLES
 ) -> list[Interval | None]:
-    """How a score ranks the pairs, with 95 % bootstrap intervals over targets: average precision of the accepted ones,
-    area under the ROC curve, then by number of pairs the accepted, and the conceivable share of the highest scores.
-
-    ``score``, shape (N,), is higher for what is more acceptable. A resample of other size is cut at the same share.
+    """How a score, shape (N,), ranks the pairs, with 95 % bootstrap intervals over targets: average precision of the
+    accepted ones, area under the ROC curve, then by number of pairs (in resamples by their share) the accepted and the
+    conceivable share of the highest scores.
     """
     accepted, conceivable = pairs.accepted, pairs.conceivable
     of_target = np.split(np.arange(len(pairs)), np.flatnonzero(np.diff(pairs.target)) + 1)

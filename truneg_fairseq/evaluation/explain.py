@@ -94,9 +94,8 @@ class ExplainedSentence:
 class Explainer:
     """Explains sentences with one masked LM, in batches.
 
-    Without ``synonym_table`` the table of the checkpoint's training is used, else the one beside the data or in the
-    cache folder. ``detector`` says which mistakes are false negatives: table, embedding, context, or several joined
-    by +; ``counts`` are those of a text, mixed into the predictions.
+    Without ``synonym_table`` the table is that of the checkpoint's training, else the one beside the data or in the
+    cache folder. ``counts`` are those of a text, mixed into the predictions.
     """
 
     def __init__(

@@ -46,10 +46,8 @@ Batch = tuple[Tensor, Tensor, Tensor]
 
 
 class HeldOut(Yardstick):
-    """A split of ``--data``, or for Hugging Face's folders the running text of a file.
-
-    A split is cut and masked as the task of the last checkpoint says: converted weights do not know how long samples
-    will be.
+    """A split of ``--data``, cut and masked as the task of the last checkpoint says (converted weights do not know how
+    long samples will be), or for Hugging Face's folders the running text of a file.
     """
 
     metrics: ClassVar[Mapping[str, Metric]] = {

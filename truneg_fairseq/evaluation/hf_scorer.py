@@ -68,10 +68,8 @@ class HuggingFaceTokens(Tokens):
 
 
 class HuggingFaceScorer(Scorer):
-    """The model of a folder with a masked-LM head; with ``causal`` of one that predicts the token after the place.
-
-    Also a folder of a LoRA adapter (PEFT), and one that ElectraTrainer wrote: its generator predicts, its discriminator
-    encodes. ``padding`` is the tokenizer's.
+    """The model of a folder with a masked-LM head, or if ``causal`` one that predicts the token after the place. The
+    folder may be a LoRA adapter's (PEFT), or ElectraTrainer's: its generator predicts, its discriminator encodes.
     """
 
     batch_tokens: ClassVar[int] = 1024  # the logits of all places are computed

@@ -115,9 +115,8 @@ _wordnet = lru_cache(maxsize=1)(open_database)  # which looks for the files each
 
 @lru_cache(maxsize=1 << 18)
 def lemma_of(word: str, pos: str) -> str:
-    """The lemma in lower case; the word itself where WordNet knows none.
-
-    Of the lemmas that WordNet's morphology gives it is the shortest, which is the rule of NLTK's ``WordNetLemmatizer``.
+    """The lemma in lower case, the shortest that WordNet's morphology gives (as NLTK's ``WordNetLemmatizer`` has it);
+    the word itself where there is none.
     """
     lower = word.lower()
     return min(_wordnet().lemmas(lower.replace(" ", "_"), pos), key=len, default=lower).replace("_", " ")
@@ -369,10 +368,8 @@ def gap_parts(gains: NDArray[np.float64]) -> tuple[float, float]:
 
 
 def f_parts(output: Sequence[int], gold: Collection[int]) -> tuple[float, float]:
-    """What one target adds to numerator and denominator of F^10.
-
-    Precision is the hits over the outputs and recall the hits over min(gold, 10), both of sums over the targets; so
-    their harmonic mean is 2 hits / (outputs + min(gold, 10)). ``output`` has at most :data:`CUT` words.
+    """What one target adds to numerator and denominator of F^10: precision is the hits over the outputs (ten at most),
+    recall the hits over min(gold, 10), both of sums over the targets.
     """
     hits = sum(word in gold for word in output)
     return 2.0 * hits, float(len(output) + min(len(gold), CUT))
@@ -381,9 +378,8 @@ def f_parts(output: Sequence[int], gold: Collection[int]) -> tuple[float, float]
 def recall_parts(
     output: Sequence[int], gold: Collection[int], counted: Collection[int] | None = None
 ) -> tuple[float, float]:
-    """What one target adds to numerator and denominator of R@10: nothing where no word is right.
-
-    With ``counted`` only hits among these count, as a share of all right words.
+    """What one target adds to numerator and denominator of R@10: nothing where no word is right. With ``counted`` only
+    hits among these count, as a share of all right words.
     """
     hits = (word in gold and (counted is None or word in counted) for word in output[:CUT])
     return (sum(hits) / len(gold), 1.0) if gold else (0.0, 0.0)

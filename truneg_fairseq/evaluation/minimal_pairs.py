@@ -129,9 +129,8 @@ def _masked_copies(sentence: Sequence[int], tokens: Tokens) -> Iterator[tuple[Qu
 
 
 def correct(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """1 where the good sentence of a pair has the higher score, 0.5 where both have the same, shape (N,).
-
-    The scores are of the N good sentences, then of the bad ones, shape (2 N,).
+    """1 where the good sentence of a pair has the higher score, 0.5 where both have the same, shape (N,); the scores
+    are of the N good sentences, then of the bad ones.
     """
     good, bad = np.split(scores, 2)
     return np.where(good == bad, 0.5, good > bad)

@@ -155,9 +155,8 @@ class Answers:
 
 
 def read_answers(path: Path, content: bytes | None = None) -> Answers:
-    """Cloze answers as our JSON, or as de Varda, Marelli and Amenta (Behavior Research Methods 56, 2024) publish them.
-
-    Contexts without answers are left out. ``content`` is that of the file, unpacked, if it has been read.
+    """Cloze answers as our JSON, or as de Varda, Marelli and Amenta (Behavior Research Methods 56, 2024) publish them;
+    contexts without answers are left out. ``content`` is that of the file if it has been read.
     """
     if content is None:
         content = read_bytes(path, expected=_ANSWERS, limit=_LARGEST_FILE)
@@ -171,9 +170,8 @@ def read_answers(path: Path, content: bytes | None = None) -> Answers:
 
 
 def _published(content: bytes) -> list[Context]:
-    """Counts from a Python literal {context: {word: p}}, with p = (count + 1) / N and p(unk) = 1 / N.
-
-    The corpus's word is recovered from the next context, where that is unique.
+    """Counts from a Python literal {context: {word: p}}, with p = (count + 1) / N and p(unk) = 1 / N; the corpus's word
+    is that of the next context, where that is unique.
     """
     counts, following = dict[str, dict[str, int]](), defaultdict[str, set[str]](set)
     for context, shares in ast.literal_eval(content.decode()).items():

@@ -116,9 +116,8 @@ class Reading(Yardstick):
 def predicted(
     predictors: NDArray[np.float64], times: NDArray[np.float64], fold: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Each value as a linear model of the other folds predicts it, and its log-likelihood in bits, shape (N,) each.
-
-    ``predictors`` has the shape (N, P); the variance of the noise is that of the other folds' residuals.
+    """Each value as a linear model of predictors, (N, P), fitted on the other folds predicts it, and its log-likelihood
+    in bits with the variance of their residuals, shape (N,) each.
     """
     design = np.concatenate([predictors, np.ones((len(times), 1))], axis=1)
     values, logs = np.empty(len(times)), np.empty(len(times))

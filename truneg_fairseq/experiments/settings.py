@@ -59,10 +59,8 @@ class Arm(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Validation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a training logs when fairseq-train validates at its end.
-
-    ``electra``: of generator and discriminator. The arms of a seed have the same masks; what the discriminator sees is
-    what the arm's own generator samples. ``generation``: ``nll_loss``, bits per target token without smoothing.
+    """What a training logs when fairseq-train validates at its end. ``electra``: of generator and discriminator, which
+    sees what the arm's own generator samples. ``generation``: ``nll_loss``, bits per target token without smoothing.
     """
 
     split: str = "valid"  # of the data
@@ -157,10 +155,8 @@ def flags_of(options: Options) -> list[str]:
 
 
 def read_experiment(path: Path, overrides: Sequence[str] = (), only: Sequence[str] = ()) -> Experiment:
-    """Reads an experiment's file: YAML with OmegaConf's interpolations, ``${oc.env:DATA}`` or ``${paths.data}``.
-
-    ``overrides`` take the place of values, as ``updates=10`` or ``paths.data=/data``. If ``only`` names arms, the files
-    of the others need not be there yet.
+    """Reads an experiment's file: YAML with OmegaConf's interpolations (``${paths.data}``), in which ``overrides`` such
+    as ``updates=10`` take the place of values. If ``only`` names arms, the files of the others need not be there yet.
     """
     from omegaconf import OmegaConf  # the process of an evaluation needs none
     from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException

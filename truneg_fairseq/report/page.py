@@ -45,9 +45,8 @@ def report_page(
     baseline: str | None = None,
     verdict: Sequence[str] = (),
 ) -> Page:
-    """The page of some runs and of results of fine-tuning, whose baseline is the first model unless it is named.
-
-    The verdict's sentences stand at the top with the comparison; without any, the runs' last losses.
+    """The page of some runs and of results, whose baseline is the first model unless it is named. The verdict's
+    sentences stand at the top with the comparison; without any, the runs' last losses.
     """
     compared, trained = [_comparison(results, baseline)], [_overview(runs), _table_2(runs), *_curves(runs)]
     sections = [

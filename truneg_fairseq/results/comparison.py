@@ -1,8 +1,7 @@
 """Models compared over seeds: what the paper's Tables 2 to 6 have, and how large their noise is.
 
-A quantity of a table is a weighted sum of metrics: a task's metric, the average of tasks, a rise over the training. So
-one rule serves all: runs with all parts count, and models are paired by seed (and by item where a quantity is of one
-task and the items' scores are known). Which quantities a table has, result lines say themselves.
+A quantity of a table is a weighted sum of metrics: a task's metric, the average of tasks, a rise over the training.
+Models are paired by seed, and by item where it is of one task whose items' scores are known.
 """
 
 from __future__ import annotations
@@ -136,10 +135,8 @@ class Summary:
 
 
 class Comparison:
-    """Results by model, in the order in which models first occur; no two of the same model, task and seed.
-
-    The others are compared with ``baseline``, by default the first. ``corrected`` widens the intervals of each quantity
-    for the number of models (Bonferroni).
+    """Results by model, in the order in which models first occur; the others are compared with ``baseline``, by default
+    the first. ``corrected`` widens the intervals of each quantity for the number of models (Bonferroni).
     """
 
     def __init__(self, results: Sequence[Result], baseline: str | None = None, *, corrected: bool = False) -> None:

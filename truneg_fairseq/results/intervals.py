@@ -1,8 +1,6 @@
-"""Differences of scores with the intervals that their noise allows.
-
-Runs are paired by seed, and by item where the scores of single items are known. There are two sources of noise: another
-set of items, and another seed. An interval over seeds has both. An interval over the items of one pair of runs says
-nothing of other seeds.
+"""Differences of scores with the intervals that their noise allows, of which there are two sources: another set of
+items, and another seed. An interval over seeds has both; one over the items of a pair of runs says nothing of other
+seeds.
 """
 
 from __future__ import annotations
@@ -99,10 +97,10 @@ def bootstrap(
     confidence: float = CONFIDENCE,
     seed: int = 1,
 ) -> Interval | None:
-    """Percentile bootstrap over items drawn with replacement.
+    """Percentile bootstrap over items drawn with replacement; None for fewer than two, or if it is not defined on all.
 
-    ``statistic`` gets numbers of items, int64 of shape (B, items), and returns float64 of shape (B,), NaN where it is
-    not defined: such samples are left out. None for fewer than two items, or where it is not defined on all of them.
+    ``statistic`` gets numbers of items, shape (B, items), and returns (B,) values, NaN where it is not defined: such
+    samples are left out.
     """
     value = float(statistic(np.arange(items)[None])[0]) if items > 1 else np.nan
     if not np.isfinite(value):
@@ -135,13 +133,10 @@ def _reach(noise: _Noise, level: float) -> float:
 def seed_interval(differences: Floats, *, confidence: float = CONFIDENCE) -> Interval | None:
     """Student's t interval over seeds, and over items where they are known.
 
-    The interval is the mean -/+ sqrt(t_S^2 V_S + t_N^2 V_N): V_S is the variance of the mean over S seeds, V_N the one
-    over N items, and each t has the degrees of freedom of its own part. Such an interval contains the truth at least as
-    often as stated (Banerjee, Sankhya 22, 1960); one t with the degrees of freedom of Welch and Satterthwaite does not,
-    as two seeds that happen to agree make it trust the items alone. Without items it is the paired t interval; with
-    them, what is peculiar to a seed and an item counts twice, which errs on the wide side.
-
-    The differences have shape (S,), of the metric by seed, or (S, N), of N paired items. None for a single seed.
+    The mean -/+ sqrt(t_S^2 V_S + t_N^2 V_N), with the variances of the mean over S seeds and over N items, each t with
+    its own degrees of freedom: it holds the truth at least as often as stated (Banerjee, Sankhya 22, 1960). One t as of
+    Welch and Satterthwaite does not: two seeds that happen to agree make it trust the items alone. What is peculiar to
+    a seed and an item counts twice. The differences have the shape (S,) or (S, N). None for a single seed.
     """
     if len(differences) < 2:
         return None
@@ -169,11 +164,9 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
 
 
 def seeds_needed(differences: Floats) -> int | None:
-    """How many seeds make a difference significant, if the mean and the standard deviation found are the true ones.
-
-    The smallest number at which a two-sided paired t test finds it with the wanted power (noncentral t distribution).
-    The items are taken as they are: another set of them is another source of noise. ``differences`` has shape (S,), a
-    seed each. The result is 2 to :data:`MOST_SEEDS`; None where more would be needed, or with a single seed.
+    """How many seeds a two-sided paired t test needs to find a difference with the wanted power, if the mean and the
+    standard deviation of the differences, shape (S,), are the true ones: 2 to :data:`MOST_SEEDS`, else None. The items
+    are taken as they are.
     """
     mean = abs(float(np.mean(differences)))
     if len(differences) < 2 or mean == 0:

@@ -94,11 +94,10 @@ class Result:
 
 
 def append_result(path: Path, result: Result) -> bool:
-    """Adds a result to a file, which begins with it where it is missing.
+    """Adds a result to a file; False if it has one with the same scores already.
 
-    Several processes may add to one file. A line is written and on the disk before this returns; what a killed process
-    left of one is taken away by the next. A file of something else is left as it is. Returned is whether the result was
-    added: one with the same scores may be there already.
+    Several processes may add to one file. A line is on the disk before this returns; what a killed process left of one
+    is taken away by the next. A file of something else is left as it is.
     """
     line = result.validate(f"{path}: the new result").line.encode()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -243,8 +242,7 @@ class NamedModel(NamedTuple):
 
 def named_models(arguments: Sequence[str], seed: int | None = None) -> list[NamedModel]:
     """The models of a command line, each ``[NAME=]PATH``; the seed is the path's own (``seed-2``) unless one is given.
-
-    Two that would have the same name and seed get the last part of their paths too.
+    Two of the same name and seed get the last part of their paths too.
     """
     found = []
     for argument in arguments:

@@ -106,9 +106,8 @@ class Edit(NamedTuple):
 
 
 def edited(question: Question, edits: Iterable[Edit]) -> Question:
-    """The question with its paragraph changed and the offsets of its answers shifted.
-
-    Edits overlap neither each other nor an answer; an insertion at an answer's start goes before it.
+    """The question with its paragraph changed and the offsets of its answers shifted; edits overlap neither each other
+    nor an answer, and an insertion at an answer's start goes before it.
     """
     context, edits = question.context, sorted(edits)
     for edit in reversed(edits):
@@ -141,8 +140,7 @@ def attack(data: SquadData, transform: Transform, seed: int) -> Attack:
 
 def attack_file(options: AttackOptions, make: Callable[[Sequence[Question]], Transform]) -> list[str]:
     """Writes the questions that a transformation applies to, transformed, and their pairs; says what it has done.
-
-    ``make`` gets the file's questions and returns the transformation.
+    ``make`` gets the file's questions.
     """
     data, output = options.data, options.output
     pairs = output.with_name(f"{output.name.removesuffix('.json')}.pairs.json")
