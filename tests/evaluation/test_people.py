@@ -67,38 +67,20 @@ def sentence(before: str, text: str, *tokens: str) -> str:
     return f'<sent MASCfile="a.txt" >\n{parts}\n<postcontext>\n </postcontext>\n<tokens>{made}</tokens></sent>'
 
 
-COINCO = f"""<?xml version="1.0"?>
-<document>
-{
-    sentence(
-        "They stop.",
-        '"The large  child" stops &amp; walks',
-        "large JJ no big:3 of_great_size:1",
-        "child NN yes kid:5",
-        "walks VBZ no Go:2",
-    )
-}
-{sentence("", "A large film", "large JJ no great:2")}
-</document>
-"""
+_TOKENS = ("large JJ no big:3 of_great_size:1", "child NN yes kid:5", "walks VBZ no Go:2")
+_SENTENCES = sentence("They stop.", '"The large  child" stops &amp; walks', *_TOKENS)
+_SENTENCES += "\n" + sentence("", "A large film", "large JJ no great:2")
+COINCO = f'<?xml version="1.0"?>\n<document>\n{_SENTENCES}\n</document>\n'
 SEMEVAL = """<?xml version="1.0" encoding="UTF-8"?>
 <!DOCTYPE corpus SYSTEM "lexical-sample.dtd">
 <corpus lang="english">
 <lexelt item="large.a">
-<instance id="1">
-<context>A &#8211 ; B & C : "a <head>large</head>, quick film" .</context>
-</instance>
-<instance id="2">
-<context><head>Large</head> cars stop .</context>
-</instance>
-<instance id="3">
-<context>No <head>large</head> answers .</context>
-</instance>
+<instance id="1"><context>A &#8211 ; B & C : "a <head>large</head>, quick film" .</context></instance>
+<instance id="2"><context><head>Large</head> cars stop .</context></instance>
+<instance id="3"><context>No <head>large</head> answers .</context></instance>
 </lexelt>
 <lexelt item="around.r.v">
-<instance id="4">
-<context>They <head>walked</head> .</context>
-</instance>
+<instance id="4"><context>They <head>walked</head> .</context></instance>
 </lexelt>
 </corpus>
 """

@@ -430,6 +430,7 @@ def test_only_the_files_of_the_wanted_arms_have_to_be_there(folder, tmp_path):
         read(*changed, "updates=[3")
 
 
+@pytest.mark.slow
 def test_an_experiment_on_a_translation(tmp_path, started):
     data = write_translations(tmp_path / "data")
     path = tmp_path / "translation.yaml"
@@ -575,6 +576,7 @@ def test_a_causal_lm_as_the_example_trains_it(folder, tmp_path, started):
     assert "corpus: held-out loss " in (tmp_path / "out" / "comparison.md").read_text()
 
 
+@pytest.mark.slow
 def test_results_that_are_lost_keep_nobody(folder, tmp_path, started):
     values = ("seeds=1", "updates=1", "evaluations.lexsub=null")
     experiment(folder, tmp_path, "--only", "baseline", values=values)

@@ -115,7 +115,7 @@ def test_runs_in_progress_of_another_seed_and_continued_with_other_options(runs,
     first = json.loads(manifest)["starts"][0]
     later = {**first, "settings": {**first["settings"], "seed": 7}, "time": "later"}
     (mixed / "manifest.json").write_text(json.dumps({"starts": [first, later]}))
-    printed = report(capsys, tmp_path, runs / "baseline", now, mixed, f"other={mixed}")
+    printed = report(capsys, tmp_path, runs / "baseline", now, mixed)
     assert "now: No validation yet." in printed
     assert "now: Update 1 of 4: stopped." in printed
     html = (tmp_path / "r.html").read_text(encoding="utf-8")

@@ -33,6 +33,7 @@ def add(wordnet, parser):
     return AddSentenceDiverse(english=parser)
 
 
+@pytest.mark.slow
 def test_the_script_attacks_a_file(tmp_path, wordnet):
     """SQuAD 2.0 stays 2.0; of a question without an answer nothing is made, nor of one that no rule fits."""
     silent = replace(question("Where did the Panthers move?", name="q0"), impossible=True)

@@ -27,6 +27,7 @@ from ..objectives.loss import BITS as NATS_TO_BITS
 from ..objectives.options import TABLE
 from ..results.intervals import Ratio
 from ..results.result import BITS, HELD_OUT, Example, Metric
+from ..results.tables import HELD_OUT_NOTE
 from ..synonyms import SynonymTable
 from ..synonyms.build import provide_exclusions
 from ..workers import Progress
@@ -57,11 +58,7 @@ class HeldOut(Yardstick):
         "hc_pred": Metric("Pred."),
         "hc_iter": Metric("Iter."),
     }
-    notes = (
-        f"{HELD_OUT}: bits is the loss per masked token; ECE the calibration error, how far confidence and accuracy "
-        "are apart; Pred. the share of the mistakes that the synonym table lists for the original word, Iter. the "
-        "share of the sequences with such a one (Table 2)."
-    )
+    notes = HELD_OUT_NOTE
 
     def __init__(self, task: Task, tokens: Tokens, last: OpenedModel) -> None:
         super().__init__(task, tokens, last)

@@ -16,7 +16,7 @@ from .result import BITS, GENERATED, HELD_OUT, Result
 
 NOT_SIGNIFICANT = "not significant"
 _MOST_COLUMNS = 12  # of a table of values; one with more has a row for each quantity
-_HELD_OUT_NOTE = (
+HELD_OUT_NOTE = (
     "held-out text: bits is the loss; ECE the calibration error, how far confidence and accuracy lie apart; Pred. the"
     " share of the mistakes that are synonyms of the original word, Iter. the share of the sequences with such a one."
 )
@@ -71,7 +71,7 @@ def notes(comparison: Comparison) -> list[str]:
         seeds, least = _counted(min(each.paired_seeds for each in few)), f"at least {ENOUGH_SEEDS} in common are needed"
         found.append(f"{seeds} no evidence for a difference; {least}.")
     if HELD_OUT in comparison.groups:
-        found.append(_HELD_OUT_NOTE)
+        found.append(HELD_OUT_NOTE)
     if comparison.other_items:
         found.append(f"Other items, so the intervals are over seeds alone: {'; '.join(comparison.other_items)}")
     return found + [f"Averaged over seeds with different settings: {line}" for line in comparison.mixed]
