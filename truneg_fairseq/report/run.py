@@ -32,33 +32,23 @@ _OBJECTIVE = (
 )
 
 
-@dataclass(frozen=True)
 class Measurement:
     """One checkpoint on held-out text, as a result line has it."""
 
-    checkpoint: str  # its file
-    updates: int  # of its training
-    values: dict[str, float]  # by name of :data:`QUANTITIES`, in its unit
-    intervals: dict[str, tuple[float, float]]  # of 95 %, bootstrapped over sequences
-    sequences: int
-    masked: int
-    examples: list[Example]
-
-
-def _measurement(result: Result) -> Measurement:
-    facts, values, intervals = result.settings, dict[str, float](), dict[str, tuple[float, float]]()
-    for name in QUANTITIES.keys() & result.metrics.keys():
-        factor = 1 if name == BITS else 100
-        values[name] = factor * result.metrics[name]
-        numerators = np.array(result.examples.get(name, ()))
-        ratio = Ratio(numerators, np.array(result.denominators.get(name, np.ones(len(numerators)))))
-        if (interval := ratio.interval()) is not None:
-            intervals[name] = factor * interval.low, factor * interval.high
-    expected = "a result line of truneg evaluate --task held-out"
-    examples = [convert(each, expected, Example, expected=expected) for each in facts.get("examples", ())]
-    updates, sequences, masked = (int(facts.get(name, 0)) for name in ("updates", "sequences", "masked"))
-    name = str(facts.get("checkpoint", result.model))
-    return Measurement(name, updates, values, intervals, sequences, masked, examples)
+    def __init__(self, result: Result) -> None:
+        facts, expected = result.settings, "a result line of truneg evaluate --task held-out"
+        self.values = dict[str, float]()  # by name of QUANTITIES, in its unit
+        self.intervals = dict[str, tuple[float, float]]()  # of 95 %, bootstrapped over sequences
+        for name in QUANTITIES.keys() & result.metrics.keys():
+            factor = 1 if name == BITS else 100
+            self.values[name] = factor * result.metrics[name]
+            numerators = np.array(result.examples.get(name, ()))
+            ratio = Ratio(numerators, np.array(result.denominators.get(name, np.ones(len(numerators)))))
+            if (interval := ratio.interval()) is not None:
+                self.intervals[name] = factor * interval.low, factor * interval.high
+        self.examples = [convert(each, expected, Example, expected=expected) for each in facts.get("examples", ())]
+        self.updates, self.sequences, self.masked = (int(facts.get(n, 0)) for n in ("updates", "sequences", "masked"))
+        self.checkpoint = str(facts.get("checkpoint", result.model))  # its file
 
 
 @dataclass
@@ -76,7 +66,7 @@ class Run:
     @cached_property
     def measurements(self) -> list[Measurement]:
         """Its results, by their updates."""
-        return sorted(map(_measurement, self.results), key=lambda each: each.updates)
+        return sorted(map(Measurement, self.results), key=lambda each: each.updates)
 
     @property
     def updates(self) -> int:
