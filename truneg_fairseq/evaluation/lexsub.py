@@ -122,23 +122,6 @@ def lemma_of(word: str, pos: str) -> str:
     return min(_wordnet().lemmas(lower.replace(" ", "_"), pos), key=len, default=lower).replace("_", " ")
 
 
-class TokenLemmas:
-    """The lemmas of a vocabulary's whole words, as numbers."""
-
-    def __init__(self, tokens: Tokens) -> None:
-        self._tokens, self._numbers = tokens, dict[str, int]()
-        self.of_tokens = lru_cache(maxsize=4)(self._of_tokens)
-
-    def of_word(self, word: str, pos: str) -> int:
-        """The number of a word's lemma, the same for every part of speech; new ones are given as they come."""
-        return self._numbers.setdefault(lemma_of(word, pos), len(self._numbers))
-
-    def _of_tokens(self, pos: str) -> NDArray[np.int64]:
-        """The number of every token's lemma, shape (V,); :data:`NO_LEMMA` where a token is not a word."""
-        words = zip(self._tokens.vocabulary.words, self._tokens.is_word, strict=True)
-        return np.array([self.of_word(word, pos) if word and is_word else NO_LEMMA for word, is_word in words])
-
-
 @dataclass(frozen=True)
 class Gold:
     """What people say of one target's candidates; lemmas by their numbers, the target's own left out."""
@@ -188,7 +171,8 @@ class Lexsub(Yardstick):
     def __init__(self, task: Task, tokens: Tokens, last: OpenedModel) -> None:
         super().__init__(task, tokens, last)
         (path,) = task.paths
-        judgements, self._table, self._lemmas = read_people(path), self._load_table(), TokenLemmas(tokens)
+        judgements, self._table, self._numbers = read_people(path), self._load_table(), dict[str, int]()
+        self._lemmas = lru_cache(maxsize=4)(self._lemmas_of)
         self.sha256 = judgements.sha256
         placed = places_of(judgements, tokens)
         self.places = [place for place in placed if any(candidate.votes for _, candidate in place.single)]
@@ -241,7 +225,7 @@ class Lexsub(Yardstick):
         """By the end of the task's name."""
         parts: dict[str, list[list[Parts]]] = {end: [[] for _ in self.places] for end in self.gold}
         for index, row in rows:
-            lemmas = self._lemmas.of_tokens(self.places[index].target.pos)
+            lemmas = self._lemmas(self.places[index].target.pos)
             ranked = lemmas[np.argsort(-row, kind="stable")]
             for end, gold in self.gold.items():
                 parts[end][index].append(_of_model(row, lemmas, ranked, gold[index]))
@@ -282,7 +266,7 @@ class Lexsub(Yardstick):
         """The judged words in the vocabulary by their votes. Like SWORDS's oracle it always gives ten words, even if
         people accepted fewer.
         """
-        expressible = set(self._lemmas.of_tokens(place.target.pos).tolist())
+        expressible = set(self._lemmas(place.target.pos).tolist())
         known = [lemma for lemma in gold.lemma_shares if lemma in expressible]
         output = sorted(known, key=lambda lemma: -gold.lemma_shares[lemma])[:CUT]
         best = -np.sort(-gold.votes)
@@ -292,11 +276,20 @@ class Lexsub(Yardstick):
             "probability_accepted": (float(any(lemma in gold.accepted for lemma in known)), 1.0),
         }
 
+    def _lemma(self, word: str, pos: str) -> int:
+        """The number of a word's lemma, the same for every part of speech; new ones are given as they come."""
+        return self._numbers.setdefault(lemma_of(word, pos), len(self._numbers))
+
+    def _lemmas_of(self, pos: str) -> NDArray[np.int64]:
+        """The number of every token's lemma, shape (V,); :data:`NO_LEMMA` where a token is not a word."""
+        words = zip(self._tokens.vocabulary.words, self._tokens.is_word, strict=True)
+        return np.array([self._lemma(word, pos) if word and is_word else NO_LEMMA for word, is_word in words])
+
     def _gold(self, place: Place, people: bool) -> Gold:
         target, asked = place.target, dict[int, tuple[int, int]]()
-        own = self._lemmas.of_word(target.word, target.pos)
+        own = self._lemma(target.word, target.pos)
         for candidate in target.candidates:
-            lemma = self._lemmas.of_word(candidate.word, target.pos)
+            lemma = self._lemma(candidate.word, target.pos)
             if lemma != own and (candidate.people or not people):
                 votes, total = asked.get(lemma, (0, 0))
                 asked[lemma] = votes + candidate.votes, total + candidate.asked
@@ -309,7 +302,7 @@ class Lexsub(Yardstick):
             shares=np.array([candidate.share for _, candidate in single], dtype=np.float64),
             lemma_shares={lemma: votes / total for lemma, (votes, total) in asked.items()},
             own=own,
-            listed=frozenset(self._lemmas.of_word(word, target.pos) for word in words) - {own},
+            listed=frozenset(self._lemma(word, target.pos) for word in words) - {own},
         )
 
 

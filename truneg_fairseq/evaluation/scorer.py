@@ -170,15 +170,12 @@ def word_of(token: int, vocabulary: Vocabulary) -> str:
 def join_tokens(symbols: Sequence[str], tokenization: str) -> str:
     """Readable text of a run of tokens; special symbols are left out."""
     ordinary = [symbol for symbol in symbols if symbol not in SPECIAL_SYMBOLS]
-    if tokenization == "wordpiece":
-        return " ".join(ordinary).replace(" " + WORDPIECE_CONTINUATION, "")
-    if tokenization == SUBWORD_NMT:
-        return " ".join(ordinary).replace(SUBWORD_NMT_CONTINUATION + " ", "")
-    if tokenization == "sentencepiece":
-        return "".join(ordinary).replace(SENTENCEPIECE_SPACE, " ").strip()
     if tokenization == "gpt2":
         return gpt2_text(ordinary).strip()
-    return " ".join(ordinary)
+    if tokenization == "sentencepiece":
+        return "".join(ordinary).replace(SENTENCEPIECE_SPACE, " ").strip()
+    joined = {"wordpiece": f" {WORDPIECE_CONTINUATION}", SUBWORD_NMT: f"{SUBWORD_NMT_CONTINUATION} "}
+    return " ".join(ordinary).replace(joined.get(tokenization, "\n"), "")
 
 
 WINDOW = 80  # tokens of a context, the first and the last included: what every model can read
