@@ -179,28 +179,6 @@ def test_samples_of_half_precision_have_the_probabilities_of_its_logits(monkeypa
 
 
 @pytest.mark.parametrize(
-    ("names", "extra", "expected"),
-    [
-        ("embedding", (), {"generator": 1, "discriminator": 1}),
-        ("context", (), {"generator": 1, "discriminator": 2}),
-        ("context", ("--sr-sent-weight", 1), {"generator": 1, "discriminator": 2}),
-        ("embedding", ("--sr-sent-weight", 1), {"generator": 1, "discriminator": 2}),
-    ],
-)
-def test_no_pass_is_made_twice(names, extra, expected, data_bin, tmp_path):
-    flags = (*detector(tmp_path, names), "--hc-threshold", 0, "--hc-weight", 1, "--tokenization", "wordpiece", *extra)
-    task, model, criterion = build(data_bin, *flags)
-    calls = dict.fromkeys(expected, 0)
-    for name, encoder in (("discriminator", model.encoder), ("generator", model.generator)):
-        layer = encoder.sentence_encoder.layers[0]
-        layer.register_forward_hook(lambda *_, name=name: calls.update({name: calls[name] + 1}))
-    model.train()
-    criterion(model, a_batch(task))[0].backward()
-    assert calls == expected
-    assert all(module.training for module in model.modules())
-
-
-@pytest.mark.parametrize(
     "options",
     [
         (),

@@ -144,14 +144,6 @@ def test_an_id_beyond_the_dictionary_is_one_line_where_it_is_read(data_bin, tmp_
         trainer.train_step(batches(task, 1))
 
 
-@pytest.mark.parametrize("flags", [("--optimizer", "lamb"), ("--ddp-backend", "fully_sharded")])
-def test_packages_that_fairseq_asks_for_are_one_line(flags, data_bin, tmp_path):
-    command = [str(word) for word in training(data_bin, tmp_path / "run", "--criterion", "masked_lm_hc", *flags)]
-    betas = command.index("--adam-betas")
-    del command[betas : betas + 2]
-    assert_one_line(run_command(command, check=False), "fairseq: ")
-
-
 def test_hydra_too(data_bin, tmp_path):
     result = run_command(hydra(data_bin, tmp_path, "sr_word", "task.data=data-bin"), check=False, cwd=tmp_path)
     assert_one_line(result, f"{tmp_path}/hydra/data-bin/dict.txt: no such file")
