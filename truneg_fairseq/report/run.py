@@ -143,9 +143,7 @@ def _read_manifest(run: Run) -> None:
         run.missing.append(f"No {MANIFEST_NAME}: its settings, versions and inputs are not known.")
         return
     for before, now in itertools.pairwise(starts):
-        was, chosen = before.get("settings", {}), now.get("settings", {})
-        other = [f"{key} {was[key]} -> {chosen[key]}" for key in was if key in chosen and was[key] != chosen[key]]
-        if found := [*other, *changes(before, now)]:
+        if found := changes(before, now):
             run.warnings.append(f"{run.name} was continued at {now['time']} with other options: {'; '.join(found)}.")
     last = {name: value for name, value in starts[-1].items() if name not in _NOT_SHOWN and value is not None}
     for name, value in last.items():

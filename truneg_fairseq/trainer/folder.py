@@ -146,38 +146,29 @@ def input_fingerprints(folders: Sequence[Path], files: Sequence[Path] = ()) -> d
     return {str(path): sampled_fingerprint(path) for path in paths if path.is_file()}
 
 
-# The settings of the training that a report shows, by their groups; the criterion has them all.
+# What decides a training's result, by groups of its configuration, beside all options of four others.
 _SETTINGS = {
-    "common": ("seed", "fp16", "bf16"),
-    "task": ("data", "tokens_per_sample", "mask_prob"),
+    "common": ("seed", "fp16", "bf16", "amp"),
     "dataset": ("batch_size", "max_tokens"),
-    "optimization": ("max_epoch", "max_update", "lr", "update_freq"),
-    "lr_scheduler": ("warmup_updates",),
+    "model": ("dropout", "attention_dropout", "activation_dropout", "encoder_layerdrop"),
+    "optimization": ("max_epoch", "max_update", "lr", "update_freq", "clip_norm", "sentence_avg"),
     "checkpoint": ("finetune_from_model",),
 }
-# What decides the result, by groups; of task, criterion, optimizer and lr_scheduler all options do.
-_OPTIONS = {
-    "common": ("seed", "fp16", "bf16", "amp"),
-    "model": ("dropout", "attention_dropout", "activation_dropout", "encoder_layerdrop"),
-    "optimization": ("lr", "clip_norm", "sentence_avg"),
-}
 # Files are compared by their content, and batches apart; a run may go on, with a larger --max-update.
-_COMPARED_ELSEWHERE = set("_name tpu data synonym_table corpus_counts teacher cuda_graphs max_update".split())
+_NOT_COMPARED = set("data synonym_table corpus_counts teacher cuda_graphs max_epoch max_update".split())
+_NOT_COMPARED |= {"batch_size", "max_tokens", "update_freq", "finetune_from_model"}
 
 
-def _options_of(cfg: Any) -> dict[str, Any]:
+def _settings_of(cfg: Any) -> dict[str, Any]:
     """The options that decide a training's result, by name."""
-    known = {name: value_of(cfg, group, name) for group, names in _OPTIONS.items() for name in names}
+    known = {name: value_of(cfg, group, name) for group, names in _SETTINGS.items() for name in names}
     for group in ("task", "criterion", "optimizer", "lr_scheduler"):
-        known |= {name: value_of(cfg, group, name) for name in items_of(value_of(cfg, group))}
-    chosen = {name: value for name, value in known.items() if name not in _COMPARED_ELSEWHERE}
-    if name_of(cfg, "lr_scheduler") == "electra_linear":  # others name it --total-num-update
-        chosen["max_update"] = cfg.optimization.max_update
-    return _plain(chosen)
-
-
-def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value if isinstance(value, _PLAIN) else str(value) for name, value in options.items()}
+        names = items_of(value_of(cfg, group)).keys() - {"_name", "tpu"}
+        known |= {name: value_of(cfg, group, name) for name in sorted(names)}
+    if name_of(cfg, "lr_scheduler") == "electra_linear":
+        known["total_num_update"] = known["total_num_update"] or cfg.optimization.max_update
+    plain = {name: value if isinstance(value, _PLAIN) else str(value) for name, value in known.items()}
+    return {"arch": name_of(cfg, "model"), **plain}
 
 
 def start_facts(trainer: Any) -> dict[str, Any]:
@@ -187,11 +178,8 @@ def start_facts(trainer: Any) -> dict[str, Any]:
     objective = getattr(trainer.get_criterion(), "objective", None)
     table = getattr(objective, "table", None)
     pairs = b"" if table is None else str(table.fingerprint).encode() + table.gold.tobytes() + table.synonym.tobytes()
-    settings = {name: value_of(cfg, group, name) for group, names in _SETTINGS.items() for name in names}
-    settings["arch"] = name_of(cfg, "model")
-    settings["parameters"] = sum(parameter.numel() for parameter in trainer.get_model().parameters())
+    parameters = sum(parameter.numel() for parameter in trainer.get_model().parameters())
     criterion, folders = items_of(value_of(cfg, "criterion")), data_folders(cfg)
-    settings |= {name: value for name, value in criterion.items() if name not in ("_name", "tpu")}
     names = ("corpus_counts", "teacher", "hc_acceptance_model")
     files = [Path(path) for name in names if (path := criterion.get(name))]
     if criterion.get("corpus_targets") and not criterion.get("corpus_counts"):
@@ -210,8 +198,7 @@ def start_facts(trainer: Any) -> dict[str, Any]:
             "update_freq": list(cfg.optimization.update_freq),
         },
         **{group: name_of(cfg, group) for group in ("task", "model", "criterion", "optimizer")},
-        "settings": _plain(settings),
-        "options": _options_of(cfg),
+        "settings": {"parameters": parameters, **_settings_of(cfg)},
         "inputs": input_fingerprints(folders, files),
         "synonym_table": hashlib.sha256(pairs).hexdigest() if pairs else None,
         "synonym_source": None if table is None else str(table.source),
@@ -234,7 +221,7 @@ def add_start(folder: Path, facts: dict[str, Any]) -> list[str]:
 
 
 def changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """What is not the same at a later start: a line for the inputs, the batches, the synonym table and each option."""
+    """What is not the same at a later start, in lines: the inputs, the batches, the synonym table, each option."""
     since, lines = f"the start of {before['time']}", []
     # By name: data that have been moved are the same.
     old, new = (Counter((Path(path).name, found) for path, found in start["inputs"].items()) for start in (before, now))
@@ -245,12 +232,12 @@ def changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
         lines.append(f"the batch size changed ({sizes}): some samples of this epoch may be repeated or skipped")
     if before["synonym_table"] != now["synonym_table"]:
         lines.append(f"the synonym table is another one than at {since}")
-    earlier, later = before.get("options", {}), now.get("options", {})
+    earlier, later = before["settings"], now["settings"]
     lines += [
         f"{flag_of(name)} changed from {earlier[name]} to {later[name]} since {since}: updates before "
         "and after have different options"
         for name in earlier
-        if name in later and earlier[name] != later[name]
+        if name not in _NOT_COMPARED and name in later and earlier[name] != later[name]
     ]
     return lines
 
