@@ -22,6 +22,15 @@ STOCK = ("--criterion", "masked_lm", "--disable-validation")
 ENDLESS = ("--max-update", 1_000_000)
 
 
+def stop(
+    command: list[object], log: Path, when: str = '"num_updates": "3"', number: signal.Signals = signal.SIGTERM
+) -> int:
+    """The exit code of a training that gets a signal when its log has a text."""
+    process = start_and_wait(command, log, when)
+    process.send_signal(number)
+    return process.wait(60)
+
+
 def updates_at_stop(log) -> int:
     found = re.search(r"stopped by \w+ after update ([\d,]+), saved; the same command continues", log.read_text())
     assert found, log.read_text()[-2000:]
@@ -36,9 +45,7 @@ def updates_at_stop(log) -> int:
 def test_a_signal_saves_and_the_run_continues_bit_for_bit(number, options, data_bin, tmp_path):
     options = (*STOCK, *options)
     log, broken, whole = tmp_path / "log", tmp_path / "broken", tmp_path / "whole"
-    process = start_and_wait(training(data_bin, broken, *options, *ENDLESS), log)
-    process.send_signal(number)
-    assert process.wait(60) == EXIT_STOPPED
+    assert stop(training(data_bin, broken, *options, *ENDLESS), log, number=number) == EXIT_STOPPED
     stopped = updates_at_stop(log)
     assert "Traceback" not in log.read_text()
     enough = ("--max-update", stopped + 20)
@@ -68,9 +75,7 @@ def test_a_signal_before_the_first_update_ends_with_the_same_status(number, data
         "from fairseq_cli.train import cli_main; cli_main()"
     )
     log, command = tmp_path / "log", training(data_bin, tmp_path / "run", *STOCK, *ENDLESS)
-    process = start_and_wait([sys.executable, "-c", slow, "train", *command[3:]], log, "setting up")
-    process.send_signal(number)
-    assert process.wait(20) == EXIT_STOPPED
+    assert stop([sys.executable, "-c", slow, "train", *command[3:]], log, "setting up", number) == EXIT_STOPPED
     assert f"stopped by {number.name} before the first update; nothing to save, the same command" in log.read_text()
     assert "Traceback" not in log.read_text()
 
@@ -98,9 +103,7 @@ def test_a_run_that_starts_elsewhere_does_not_promise_to_continue(data_bin, tmp_
     run_command(training(data_bin, tmp_path / "first", *STOCK, "--max-update", 2))
     log, folder = tmp_path / "log", tmp_path / "run"
     command = training(data_bin, folder, *STOCK, *ENDLESS, "--restore-file", tmp_path / "first" / "checkpoint_last.pt")
-    process = start_and_wait(command, log, '"num_updates": "4"')
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == 1
+    assert stop(command, log, '"num_updates": "4"') == 1
     assert "saved; the same command would start anew, because of --restore-file (exit code 1)" in log.read_text()
     again = run_command([*command, "--max-update", 3])
     assert (
@@ -128,9 +131,7 @@ def test_a_second_signal_ends_at_once(data_bin, tmp_path):
 
 def test_an_interrupt_in_the_foreground_ends_without_a_traceback(data_bin, tmp_path):
     log = tmp_path / "log"
-    process = start_and_wait(training(data_bin, tmp_path / "run", *STOCK, *ENDLESS), log)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(60) == 130
+    assert stop(training(data_bin, tmp_path / "run", *STOCK, *ENDLESS), log, number=signal.SIGINT) == 130
     assert "Traceback" not in log.read_text()
 
 
@@ -143,9 +144,7 @@ def test_a_signal_during_validation_saves_too(data_bin, tmp_path):
         "def step(*a, **k):\n  print('in validation', flush=True); time.sleep(0.5); return stock(*a, **k)\n"
         "f.Trainer.valid_step = step\nimport sys; sys.argv[:1] = []\nfrom fairseq_cli.train import cli_main; cli_main()"
     )
-    process = start_and_wait([sys.executable, "-c", slow, "train", *command[3:]], log, "in validation")
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == EXIT_STOPPED
+    assert stop([sys.executable, "-c", slow, "train", *command[3:]], log, "in validation") == EXIT_STOPPED
     assert updates_at_stop(log) == 4
     resumed = run_command(training(data_bin, tmp_path / "run", *options, "--max-update", 6))
     assert len(logged(resumed.stdout, "train_inner")) == 2
@@ -240,9 +239,7 @@ def test_a_signal_to_one_worker_stops_both(agreed, data_bin, tmp_path):
 def test_hydra_stops_too(data_bin, tmp_path):
     log = tmp_path / "log"
     command = hydra(data_bin, tmp_path, "sr_word", "dataset.disable_validation=true", "optimization.max_update=1000000")
-    process = start_and_wait(command, log, '"num_updates": "3"')
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == EXIT_STOPPED
+    assert stop(command, log) == EXIT_STOPPED
     assert (tmp_path / "checkpoint_last.pt").exists()
 
 
