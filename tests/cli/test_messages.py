@@ -24,7 +24,7 @@ def test_errors_leave_fairseq_train_as_one_line(data_bin, tmp_path):
     assert_one_line(result, f"{foreign}: cannot be read (File is not a zip file); expected a synonym table")
     command = training(data_bin, tmp_path, "--criterion", "masked_lm_sr_word", "--untie-weights-roberta")
     result = run_command(command, check=False)
-    assert_one_line(result, "--sr-word-weight 1.0: RobertaModel does not tie its MLM head")
+    assert_one_line(result, "--sr-word-weight 1.0: the model does not tie its output to the embeddings")
     assert "Start iterating over samples" not in result.stdout, "it ends before a thread reads data"
 
 

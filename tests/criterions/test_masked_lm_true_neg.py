@@ -85,12 +85,6 @@ def test_a_predicted_special_token_is_a_word_like_others(arch, special, data_bin
     torch.testing.assert_close(states[special], states[word])
 
 
-def test_word_regularization_needs_tied_embeddings(data_bin):
-    _, task, model, criterion = build(data_bin, "--criterion", "masked_lm_sr_word", "--untie-weights-roberta")
-    with pytest.raises(SystemExit, match="RobertaModel does not tie its MLM head to the input embeddings"):
-        criterion(model, batches(task, 1)[0])
-
-
 WORDPIECE = ("--tokenization", "wordpiece")
 TRUE_NEG = ("--criterion", "masked_lm_true_neg")
 OBJECTIVES = {

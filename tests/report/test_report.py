@@ -120,7 +120,7 @@ def test_runs_in_progress_of_another_seed_and_continued_with_other_options(runs,
     assert "now: Update 1 of 4: stopped." in printed
     html = (tmp_path / "r.html").read_text(encoding="utf-8")
     assert "The runs differ in seed (1; 2; 7)" in html
-    assert "lr=0.1 was continued at later with other options: seed 1 -&gt; 7." in html
+    assert "lr=0.1 was continued at later with other options: --seed changed from 1 to 7 since the start of" in html
     monkeypatch.setattr("truneg_fairseq.report.run.is_held", lambda folder: folder == now)
     assert "now: Update 1 of 4: in progress." in report(capsys, tmp_path, runs / "baseline", now)
 

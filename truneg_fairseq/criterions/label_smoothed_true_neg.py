@@ -23,7 +23,7 @@ from ..objectives import TrueNegativeLoss, TrueNegativeOptions
 from ..objectives.build import build_parts
 from ..objectives.loss import CORRECTION_RATES
 from ..objectives.options import GenerationOptions
-from .masked_lm_true_neg import follow_device, log_rates, unwrap, with_default
+from .masked_lm_true_neg import follow_device, log_rates, require_tied, unwrap, with_default
 
 
 @dataclass
@@ -107,12 +107,8 @@ class LabelSmoothedTrueNeg(LabelSmoothedCrossEntropyCriterion):
 
     def _embeddings(self, decoder: Any) -> Tensor:
         weight: Tensor = decoder.embed_tokens.weight
-        if self.options.sr_word_weight and decoder.output_projection.weight is not weight:
-            raise TrueNegError(
-                f"--sr-word-weight {self.options.sr_word_weight}: the model does not tie its output to the embeddings "
-                "that its decoder reads; expected --share-decoder-input-output-embed, or --sr-word-weight 0"
-            )
-        return weight
+        is_tied = decoder.output_projection.weight is weight
+        return require_tied(self.options, weight, is_tied, "give --share-decoder-input-output-embed")
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: Sequence[dict[str, Any]]) -> None:

@@ -144,13 +144,8 @@ class MaskedLmTrueNeg(MaskedLmLoss):
         """The input embedding matrix, shape (V, E); word-level regularization needs it tied to the MLM head."""
         masked_lm = masked_lm_of(model)
         weight: Tensor = getattr(masked_lm, "sentence_encoder", masked_lm).embed_tokens.weight
-        if self.options.sr_word_weight and getattr(masked_lm.lm_head, "weight", None) is not weight:
-            raise TrueNegError(
-                f"--sr-word-weight {self.options.sr_word_weight}: {type(unwrap(model)).__name__} does not tie its MLM "
-                "head to the input embeddings; expected tied embeddings (leave out --untie-weights-roberta), or "
-                "--sr-word-weight 0"
-            )
-        return weight
+        is_tied = getattr(masked_lm.lm_head, "weight", None) is weight
+        return require_tied(self.options, weight, is_tied, "leave out --untie-weights-roberta")
 
     @staticmethod
     def reduce_metrics(logging_outputs: Sequence[dict[str, Any]]) -> None:
@@ -172,6 +167,16 @@ def _register_preset(name: str, class_name: str, weight: str) -> None:
 _register_preset("masked_lm_hc", "MaskedLmHardCorrection", "hc_weight")  # Eq. 2
 _register_preset("masked_lm_sr_word", "MaskedLmWordRegularization", "sr_word_weight")  # Eq. 3
 _register_preset("masked_lm_sr_sent", "MaskedLmSentenceRegularization", "sr_sent_weight")  # Section 5
+
+
+def require_tied(options: TrueNegativeOptions, embeddings: Tensor, is_tied: bool, remedy: str) -> Tensor:
+    """The embeddings; word-level regularization needs a model whose output is tied to them."""
+    if options.sr_word_weight and not is_tied:
+        raise TrueNegError(
+            f"--sr-word-weight {options.sr_word_weight}: the model does not tie its output to the embeddings that it "
+            f"reads; {remedy}, or use --sr-word-weight 0"
+        )
+    return embeddings
 
 
 def unwrap(model: Any) -> Any:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data.tokenizer import PretrainedVocabulary
-from ..errors import TrueNegError, require
+from ..errors import require
 from ..files import replacing_text
 from ..launch.training import Diverged
 from ..results.result import Metric
@@ -128,8 +128,6 @@ class Glue(FinetuningTask):
         return replace(scores, ids=read_ids(prepared, "valid")) if scores.examples else scores
 
     def predict(self, tuned: Finetuned, prepared: Path, options: PredictOptions) -> dict[str, float]:
-        if options.na_prob_file is not None:
-            raise TrueNegError(f"--na-prob-file: {options.checkpoint} is a model of {self.name}; expected one of SQuAD")
         found = self.answer(tuned, "test")
         if options.output is not None:
             self._write_submission(read_ids(prepared, "test"), found, options.output)

@@ -14,7 +14,7 @@ from typing import Any
 from .. import register
 from ..convert.architecture import architecture_flags, config_of
 from ..data.tokenizer import PretrainedVocabulary
-from ..errors import TrueNegError
+from ..errors import TrueNegError, refuse
 from ..files import require_different, require_unsplit, require_writable
 from ..launch.jobs import HERE, SLURM, Job, call_in_job, devices_of, run_jobs
 from ..launch.process import updates_in
@@ -279,13 +279,12 @@ def predict(options: PredictOptions) -> dict[str, float]:
     register()
     checkpoint = read_checkpoint(options.checkpoint)
     trained_on = checkpoint.task.get("_name", checkpoint.task.get("task"))
-    if trained_on not in {task.fairseq_task for task in TASKS.values()}:
-        raise TrueNegError(f"{options.checkpoint}: was trained on --task {trained_on}; expected a fine-tuned model")
-    prepared = options.prepared or Path(str(checkpoint.task["data"]))
-    if not prepared.is_dir():
-        raise TrueNegError(
-            f"{options.checkpoint}: was trained on {prepared}, which is not a folder here; name it with --prepared"
-        )
+    prepared, was = options.prepared or Path(str(checkpoint.task["data"])), f"{options.checkpoint}: was trained on"
+    known = {task.fairseq_task for task in TASKS.values()}
+    refuse(
+        (trained_on not in known, f"{was} --task {trained_on}; expected a fine-tuned model"),
+        (not prepared.is_dir(), f"{was} {prepared}, which is not a folder here; name it with --prepared"),
+    )
     info = read_info(prepared)
     task = TASKS[info["task"]]
     check_vocabulary(checkpoint, info["vocabulary"], prepared)

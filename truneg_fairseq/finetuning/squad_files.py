@@ -15,7 +15,7 @@ import msgspec
 
 from .. import files
 from ..corpora.extract import read_table
-from ..errors import TrueNegError
+from ..errors import TrueNegError, refuse
 from ..files import replacing_text
 
 _FORMAT = "SQuAD's JSON"
@@ -145,11 +145,11 @@ def read_squad(path: Path) -> SquadData:
         )
         for (entry, context, title), given in zip(found, answers, strict=True)
     )
-    if not questions:
-        raise TrueNegError(f"{path}: has no question; expected {_FORMAT}")
-    repeated = [name for name, count in Counter(question.id for question in questions).items() if count > 1]
-    if repeated:
-        raise TrueNegError(f"{path}: two questions have the id {repeated[0]!r}, by which answers are scored")
+    (name, count), *_ = Counter(question.id for question in questions).most_common(1) or [("", 0)]
+    refuse(
+        (not count, f"{path}: has no question; expected {_FORMAT}"),
+        (count > 1, f"{path}: two questions have the id {name!r}, by which answers are scored"),
+    )
     return SquadData(questions, version, unanswerable)
 
 

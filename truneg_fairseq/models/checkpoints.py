@@ -66,11 +66,11 @@ def read_checkpoint(path: Path) -> Checkpoint:
     try:
         content: dict[str, Any] = read_lazily(path)
         state, config = dict(content["model"]), _arguments(content.get("cfg"))
+        model = _arguments(config.get("model")) or _arguments(content.get("args"))
+        if fault := _fault(state, model):
+            raise ValueError(fault)
     except Exception as error:  # other files fail to unpickle in many ways
         raise TrueNegError(f"{path}: {unreadable(error)}; expected a fairseq checkpoint") from None
-    model = _arguments(config.get("model")) or _arguments(content.get("args"))
-    if fault := _fault(state, model):
-        raise TrueNegError(f"{path}: {fault}; expected a fairseq checkpoint")
     if any(name.startswith(_EARLY) for name in state):
         state = _renamed(state)
     old = _arguments(content.get("args"))
