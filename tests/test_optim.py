@@ -193,11 +193,7 @@ def train(optimizer, parameters, updates, seed):
         optimizer.step()
 
 
-PRECISIONS = {
-    "fp32": {},
-    "fp16": {"fp16": True, "fp16_no_flatten_grads": True},
-    "bf16": {"bf16": True},
-}
+PRECISIONS = {"fp32": {}, "fp16": {"fp16": True, "fp16_no_flatten_grads": True}, "bf16": {"bf16": True}}
 
 
 def wrapped(parameters, precision, **values):

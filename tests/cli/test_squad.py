@@ -19,13 +19,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 import yaml
-from support.cli_runs import (
-    assert_keys_are_known,
-    largest_difference,
-    logged,
-    parameters,
-    run_on_two_workers,
-)
+from support.cli_runs import assert_keys_are_known, largest_difference, logged, parameters, run_on_two_workers
 from support.commands import PLUGIN, REPOSITORY, fairseq_train, run_command, start_command, truneg
 from support.finetunings import count_trainings
 from support.glue_files import write_model

@@ -12,12 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from truneg_fairseq.finetuning.squad import window_bounds
-from truneg_fairseq.finetuning.squad_features import (
-    SquadFeatures,
-    answer_questions,
-    best_spans,
-    score_answers,
-)
+from truneg_fairseq.finetuning.squad_features import SquadFeatures, answer_questions, best_spans, score_answers
 from truneg_fairseq.finetuning.squad_score import QuestionScore, exact_match_and_f1
 
 CONTEXTS = ["The black cat sat on the red mat.", "Rain, rain go away"]

@@ -65,13 +65,7 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1000])
 
 
-@pytest.mark.parametrize(
-    ("harm", "told"),
-    [
-        (flip_a_bit, "is damaged (wrong checksum"),
-        (Path.unlink, "is missing"),
-    ],
-)
+@pytest.mark.parametrize(("harm", "told"), [(flip_a_bit, "is damaged (wrong checksum"), (Path.unlink, "is missing")])
 def test_a_start_continues_from_the_newest_whole_checkpoint(harm, told, run, data_bin):
     harm(run / "checkpoint_last.pt")
     flip_a_bit(run / "checkpoint_1_4.pt")
@@ -192,7 +186,7 @@ def test_a_run_measures_into_its_folder(data_bin, tmp_path):
     file = tmp_path / "metrics.jsonl"
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     assert [(line["kind"], line["subset"], line["num_updates"]) for line in lines] == [
-        *(("train", None, 2), ("valid", "valid", 3), ("epoch", None, 3)),
+        *(("train", None, 2), ("valid", "valid", 3), ("epoch", None, 3))
     ]
     assert all(line["epoch"] == 1 and line["values"]["loss"] > 0 and line["time"] for line in lines)
     with file.open("a") as stream:  # after the checkpoint, then a kill

@@ -36,9 +36,7 @@ class FinetuneOptions(LaunchOptions):
         default_factory=list, help="of CoLA, SST-2 .. and SQuAD (default: all that are prepared)", metavar="TASK"
     )
     seeds: list[int] = option(
-        default_factory=lambda: [1, 2, 3, 4, 5],
-        help="a run for each model, task and seed (default: 1 2 3 4 5)",
-        ge=0,
+        default_factory=lambda: [1, 2, 3, 4, 5], help="a run for each model, task and seed (default: 1 2 3 4 5)", ge=0
     )
     lr: float | None = option(None, "learning rate (default: from the recipe)", gt=0)
     epochs: int | None = option(None, "epochs (default: from the recipe)", ge=1)

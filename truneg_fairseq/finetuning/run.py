@@ -18,14 +18,7 @@ from ..errors import TrueNegError, refuse
 from ..files import require_different, require_unsplit, require_writable
 from ..launch.jobs import HERE, SLURM, Job, call_in_job, devices_of, run_jobs
 from ..launch.process import updates_in
-from ..launch.training import (
-    LOG_NAME,
-    MODEL_NAME,
-    RESULTS_NAME,
-    Diverged,
-    TrainingRun,
-    check_precision,
-)
+from ..launch.training import LOG_NAME, MODEL_NAME, RESULTS_NAME, Diverged, TrainingRun, check_precision
 from ..models.checkpoints import Checkpoint, check_vocabulary, quiet_fairseq, read_checkpoint
 from ..options import flag_of
 from ..results.result import Result, append_result, named_models, read_results

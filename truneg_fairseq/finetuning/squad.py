@@ -33,15 +33,7 @@ from .squad_features import (
 )
 from .squad_files import Question, SquadData, read_squad
 from .squad_score import exact_match_and_f1
-from .task import (
-    LARGE_WIDTH,
-    Finetuned,
-    FinetuningTask,
-    Recipe,
-    Scores,
-    count_longer,
-    electra_layer_lr_decay,
-)
+from .task import LARGE_WIDTH, Finetuned, FinetuningTask, Recipe, Scores, count_longer, electra_layer_lr_decay
 
 if TYPE_CHECKING:
     from ..convert.architecture import ModelConfig

@@ -21,13 +21,7 @@ from torch import Tensor, nn
 
 from ..errors import TrueNegError, one_line_errors
 from ..optim import tag_parameters
-from .encoder import (
-    ClassificationHead,
-    LmHead,
-    QuestionAnsweringHead,
-    SentenceEncoder,
-    set_layer_norm_eps,
-)
+from .encoder import ClassificationHead, LmHead, QuestionAnsweringHead, SentenceEncoder, set_layer_norm_eps
 from .loading import BertHubInterface, load
 
 logger = logging.getLogger(__name__)
