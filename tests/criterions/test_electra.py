@@ -228,3 +228,25 @@ def test_detection_sums_are_a_loop_over_tokens(rows):
     assert [int(counts[name]) for name in names] == [int(counted.sum()), correct, found, suspected, positives]
     total.backward()
     assert not logits.grad[~counted].any()
+
+
+@pytest.mark.parametrize(
+    ("names", "extra", "expected"),
+    [
+        ("embedding", (), {"generator": 1, "discriminator": 1}),
+        ("context", (), {"generator": 1, "discriminator": 2}),
+        ("context", ("--sr-sent-weight", 1), {"generator": 1, "discriminator": 2}),
+        ("embedding", ("--sr-sent-weight", 1), {"generator": 1, "discriminator": 2}),
+    ],
+)
+def test_no_pass_is_made_twice(names, extra, expected, data_bin, tmp_path):
+    flags = (*detector(tmp_path, names), "--hc-threshold", 0, "--hc-weight", 1, "--tokenization", "wordpiece", *extra)
+    task, model, criterion = build(data_bin, *flags)
+    calls = dict.fromkeys(expected, 0)
+    for name, encoder in (("discriminator", model.encoder), ("generator", model.generator)):
+        layer = encoder.sentence_encoder.layers[0]
+        layer.register_forward_hook(lambda *_, name=name: calls.update({name: calls[name] + 1}))
+    model.train()
+    criterion(model, a_batch(task))[0].backward()
+    assert calls == expected
+    assert all(module.training for module in model.modules())

@@ -10,13 +10,14 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from support import commands
+from support import commands, convert_models
 from support.cli_runs import largest_difference
 from support.finetunings import Trainings, count_trainings, replace_popen
-from support.glue_files import TEST, VALID, WORDS, write_data, write_glue, write_model
+from support.glue_files import TEST, VALID, WORDS, wordpieces, write_data, write_glue, write_model
 
 import truneg_fairseq
 from truneg_fairseq.commands.main import main
+from truneg_fairseq.convert.to_hf import to_hf
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.finetuning.glue import Glue
 from truneg_fairseq.finetuning.glue_files import TASKS
@@ -341,3 +342,51 @@ def test_divergence_is_reported_at_the_end(checkpoint, prepared, tmp_path, train
     assert not list(tmp_path.rglob("checkpoint*.pt"))
     assert len(trainings.folders) == 1
     assert not (tmp_path / "results.jsonl").exists()
+
+
+def raw_pairs(prepared: Path, task: str) -> list[tuple[str, str]]:
+    header, *lines = (prepared.parent / "official" / task / "dev.tsv").read_text().splitlines()
+    columns = [header.split("\t").index(name) for name in TASKS[task].texts]
+    return [tuple(line.split("\t")[column] for column in columns) for line in lines]
+
+
+@pytest.mark.parametrize("kind", ["BertModel", "ElectraModel"])
+def test_transformers_reads_the_same_from_raw_pairs(kind, data, prepared, tmp_path, trainings):
+    """A fine-tuned model exports with a tokenizer that gives what it was trained on, cut to the model's positions.
+
+    Without the separators they leave an even number of tokens: of an odd one BERT's own code, and this package, give
+    the first sentence one more, and transformers the longer one.
+    """
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    positions = 15
+    checkpoint = write_model(tmp_path, data, kind, max_position_embeddings=positions)
+    flags = ["--prepared", prepared, "--output", tmp_path, "--tasks", "RTE", "--seeds", 1]
+    flags += ["--cpu", "--epochs", 1, "--lr", 0.01, "--keep-models"]
+    main(["finetune", str(checkpoint), *map(str, flags)])
+    (result,) = read_results([tmp_path / "results.jsonl"])
+    assert result.settings["max_length"] == positions
+    model_file = tmp_path / "runs/small/RTE-1/model.pt"
+    tuned = load_finetuned(model_file, prepared / "RTE", cpu=True)
+    found = Glue(TASKS["RTE"]).answer(tuned, "valid")
+    assert (found.values == found.targets).tolist() == [score == 1 for score in result.examples["accuracy"]]
+
+    to_hf(model_file, tmp_path / "hf")
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "hf").eval()
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "hf")
+    encoded = tokenizer(*zip(*raw_pairs(prepared, "RTE"), strict=True), truncation=True, padding=True)
+    dataset = tuned.task.dataset("valid")
+    batch = dataset.collater([dataset[index] for index in range(VALID)])
+    rows = convert_models.hf_rows(wordpieces(data), tuned.task.dictionary.symbols)
+    order = batch["id"].argsort()
+    ours = rows[batch["net_input"]["src_tokens"]][order]
+    assert ours.tolist() == encoded["input_ids"]
+    assert ours.shape[1] == positions
+    with torch.no_grad():
+        theirs = model(**{name: torch.tensor(value) for name, value in encoded.items()}).logits
+        head = tuned.cfg.criterion.classification_head_name
+        logits, _ = tuned.model(**batch["net_input"], features_only=True, classification_head_name=head)
+    assert [model.config.id2label[number] for number in range(2)] == list(TASKS["RTE"].labels)
+    assert theirs.std() > 0.01
+    assert found.values.tolist() == theirs.argmax(1).tolist()
+    torch.testing.assert_close(logits[order], theirs, atol=1e-5, rtol=0)

@@ -18,13 +18,7 @@ import truneg_fairseq
 
 truneg_fairseq.register()
 
-from truneg_fairseq.finetuning.fairseq_tasks import (  # noqa: E402
-    SquadCriterion,
-    SquadTask,
-    SquadTaskConfig,
-    answer_logits,
-    decode,
-)
+from truneg_fairseq.finetuning.fairseq_tasks import SquadCriterion, SquadTask, SquadTaskConfig, answer_logits, decode  # noqa: E402
 from truneg_fairseq.finetuning.squad_features import answer_questions, score_answers  # noqa: E402
 from truneg_fairseq.finetuning.squad_score import exact_match_and_f1  # noqa: E402
 

@@ -24,14 +24,7 @@ from .. import options
 from ..errors import TrueNegError, one_line_errors
 from ..models.encoder import layer_states
 from ..models.loading import load_checkpoint
-from ..objectives import (
-    EncoderPasses,
-    MaskedPredictions,
-    TrueNegativeLoss,
-    TrueNegativeOptions,
-    fill,
-    gather_rows,
-)
+from ..objectives import EncoderPasses, MaskedPredictions, TrueNegativeLoss, TrueNegativeOptions, fill, gather_rows
 from ..objectives.build import build_parts, expected_losses
 from ..objectives.loss import ACCURACY, BITS, CORRECTION_RATES, OBJECTIVE, Rate
 from ..objectives.passes import dropout_off
