@@ -60,23 +60,16 @@ def train(folder: Path, lr: float = 1e-3) -> None:
     tiny(folder, lr).train(lambda updates: None)
 
 
-def test_an_earlier_divergence_does_not_explain_a_kill(tmp_path, monkeypatch):
-    play(monkeypatch, "", EXIT_DIVERGED, "checkpoint_last.pt")
-    with pytest.raises(Diverged, match=r"lower --lr"):
-        train(tmp_path)
-    play(monkeypatch, "begin training\n", KILLED, "checkpoint_last.pt")
-    with pytest.raises(TrueNegError, match=r"failed \(exit code -9, the log ends with: begin training\)") as caught:
-        train(tmp_path)
-    assert not isinstance(caught.value, Diverged)
-    assert (tmp_path / "checkpoint_last.pt").exists()
-
-
-def test_a_run_that_diverged_is_trained_with_a_lower_lr(tmp_path, monkeypatch):
+def test_a_run_that_diverged_is_trained_with_a_lower_lr_and_explains_no_kill(tmp_path, monkeypatch):
     play(monkeypatch, "", EXIT_DIVERGED, "checkpoint_last.pt", "crash.pt")
     with pytest.raises(Diverged, match=r"lower --lr"):
         train(tmp_path, lr=1.0)
     assert not list(tmp_path.glob("*.pt"))
-    (tmp_path / "crash.pt").touch()  # a kill left it
+    play(monkeypatch, "begin training\n", KILLED, "checkpoint_last.pt", "crash.pt")
+    with pytest.raises(TrueNegError, match=r"failed \(exit code -9, the log ends with: begin training\)") as caught:
+        train(tmp_path)
+    assert not isinstance(caught.value, Diverged)
+    assert (tmp_path / "checkpoint_last.pt").exists()
     play(monkeypatch, "", 0, "checkpoint_last.pt", "finished.json")
     train(tmp_path)
     with pytest.raises(TrueNegError, match=r"has a run with lr 0.001, expected 1.0; give the same options"):

@@ -235,10 +235,11 @@ def _find_answer(question: Question, spans: NDArray[np.int32]) -> tuple[tuple[in
     if not question.answers:
         return None, "no answer given"
     there = [answer for answer in question.answers if answer.text and answer.stands_in(question.context)]
-    if not there:
-        return None, "answer not at its place in the context"
-    tokens = next((t for answer in there if (t := find_tokens(spans, answer.start, answer.end))), None)
-    return tokens, None if tokens else "answer without a token"
+    for answer in there:
+        has_characters = (spans[:, 1] > answer.start) & (spans[:, 0] < answer.end) & (spans[:, 1] > spans[:, 0])
+        if len(tokens := np.flatnonzero(has_characters)):
+            return (int(tokens[0]), int(tokens[-1])), None
+    return None, "answer without a token" if there else "answer not at its place in the context"
 
 
 def _offsets(lengths: Sequence[int]) -> NDArray[np.int64]:
@@ -258,12 +259,6 @@ def window_bounds(tokens: int, room: int, stride: int) -> NDArray[np.int32]:
     count = 1 + max(0, -(-(tokens - room) // step))
     begin = np.arange(count, dtype=np.int32) * step
     return np.stack([begin, np.minimum(begin + room, tokens)], axis=1).astype(np.int32)
-
-
-def find_tokens(spans: NDArray[np.int32], begin: int, end: int) -> tuple[int, int] | None:
-    """The first and the last token, by their ``spans``, shape (N, 2), with characters of ``begin`` to ``end``."""
-    (found,) = np.nonzero((spans[:, 1] > begin) & (spans[:, 0] < end) & (spans[:, 1] > spans[:, 0]))
-    return (int(found[0]), int(found[-1])) if len(found) else None
 
 
 def labels_in_windows(bounds: NDArray[np.int32], first: int, last: int, offset: int) -> NDArray[np.int32]:
