@@ -101,6 +101,9 @@ def test_curves_table_2_and_what_was_run(runs, tmp_path, capsys):
     assert re.search(r"hc_pred, 95 % interval", html)
     assert not re.search(r"<(script|link|img)[^>]+(src|href)=", html), "nothing from elsewhere"
     assert "variant: No measured checkpoints" in printed
+    main(["compare", f"base={runs / 'baseline'}"])  # the held-out results in its folder
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "held-out text" and [line.split()[0] for line in lines[3:5]] == ["base/0", "base/1"]
     assert len(html.encode()) < 2_000_000
 
 

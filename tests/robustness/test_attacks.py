@@ -232,6 +232,7 @@ def test_bad_input_ends_in_one_line(tmp_path, wordnet):
     assert "SwapSynWordNet applies to none of its 1" in error("attack", none, tmp_path / "out.json")
     assert not (tmp_path / "out.json").exists()
     answers = write(tmp_path / "p.json", {"q": "x"})
+    assert "--results: needs an attack, --model and --seed" in error("score", source, answers, "--results", "r.jsonl")
     assert "expected the file of pairs that 'truneg attack' wrote, OUT.pairs.json" in error(
         "score", source, answers, answers
     )
