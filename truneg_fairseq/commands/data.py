@@ -50,9 +50,9 @@ def binarize(options: BinarizeOptions) -> None:
         print(f"{options.output_dir}: {'binarized' if done.made else 'is already there; remove it to binarize again'}")
     for split, counts in done.splits.items():
         print(
-            f"{split}: {counts.lines:,} lines, {counts.tokens:,} tokens, {counts.unknown:,} unknown "
-            f"({counts.unknown / max(1, counts.tokens):.3%})"
-            + (f", {counts.replaced:,} lines with U+FFFD (broken UTF-8)" if counts.replaced else "")
+            f"{split}: {counts['lines']:,} lines, {counts['tokens']:,} tokens, {counts['unknown']:,} unknown "
+            f"({counts['unknown'] / max(1, counts['tokens']):.3%})"
+            + (f", {counts['replaced']:,} lines with U+FFFD (broken UTF-8)" if counts["replaced"] else "")
         )
     if options.shard is None:
         print(

@@ -14,11 +14,12 @@ import json
 import os
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,21 +57,12 @@ class BinarizeOptions(TokenizerOptions):
     shard: str | None = option(None, help="do only this part of the work, for one of n machines", metavar="i/n")
 
 
-@dataclass
-class SplitCounts:
-    """What text became, in fairseq's items: one a line."""
-
-    lines: int = 0  # the items
-    tokens: int = 0  # all tokens, the ``</s>`` of every item included
-    unknown: int = 0  # the tokens that are ``<unk>``
-    replaced: int = 0  # the lines with a U+FFFD for broken UTF-8
-
-
-@dataclass(frozen=True)
-class Binarized:
+class Binarized(NamedTuple):
     """What a run did."""
 
-    splits: dict[str, SplitCounts]  # the counts of all the data, by split; with a shard, of its own chunks
+    # By split, of all the data; with a shard, of its own chunks: "lines" (fairseq's items), "tokens" (the ``</s>`` of
+    # every item included), "unknown" ones, and lines that have "replaced" broken UTF-8 by U+FFFD.
+    splits: dict[str, Counter[str]]
     made: bool  # False if the data were there already
 
 
@@ -91,19 +83,19 @@ def binarize(options: BinarizeOptions) -> Binarized:
         record = files.read_record(job.output_dir)
         names = ("text", "tokenizer", "dictionary")
         files.check_same(job.output_dir, record["settings"], {name: settings[name] for name in names})
-        return Binarized({split: SplitCounts(**counts) for split, counts in record["splits"].items()}, made=False)
+        return Binarized({split: Counter(counts) for split, counts in record["splits"].items()}, made=False)
     _prepare_parts(job, settings)
     counts = _encode(job, options.workers or available_cores(), slice(int(index) - 1, None, int(shards)))
     if options.shard is None:
         files.check_same(job.parts, job.settings(), settings)  # the text may have changed meanwhile
         for split, count in counts.items():
-            if count.tokens == count.lines:
+            if count["tokens"] == count["lines"]:
                 found = ", ".join(map(str, (job.files[split] or getattr(options, split))[:3]))
                 raise TrueNegError(
                     f"--{split}: there is no text in {found}; expected a sentence or paragraph per line; remove "
                     f"{job.parts} before another try"
                 )
-        _put_together(job, {"settings": settings, "splits": {split: asdict(count) for split, count in counts.items()}})
+        _put_together(job, {"settings": settings, "splits": counts})
     return Binarized(counts, made=True)
 
 
@@ -118,10 +110,10 @@ class _Task:
     def bytes(self) -> int:
         return sum(span.end - span.start for span in self.chunk)
 
-    def counts(self) -> SplitCounts | None:
-        """None if the chunk is not finished."""
+    def counts(self) -> dict[str, int]:
+        """Empty if the chunk is not finished."""
         path = self.folder / _COUNTS_NAME
-        return SplitCounts(**json.loads(path.read_bytes())) if path.exists() else None
+        return dict(json.loads(path.read_bytes())) if path.exists() else {}
 
 
 class _Job:
@@ -185,21 +177,19 @@ def _prepare_parts(job: _Job, settings: dict[str, Any]) -> None:
     files.check_same(job.parts, files.read_record(job.parts)["settings"], settings)
 
 
-def _encode(job: _Job, workers: int, shard: slice) -> dict[str, SplitCounts]:
+def _encode(job: _Job, workers: int, shard: slice) -> dict[str, Counter[str]]:
     """Encodes the missing chunks of a shard; returns the counts of its chunks."""
     mine = [(split, task) for split, tasks in job.tasks.items() for task in tasks][shard]
-    todo = [task for _, task in mine if task.counts() is None]
+    todo = [task for _, task in mine if not task.counts()]
     total = sum(task.bytes for _, task in mine)
     left = sum(task.bytes for task in todo)
     with Progress(total=total, initial=total - left, desc="encode", unit="B", unit_scale=True) as bar:
         # Less than a chunk is done before other processes have started.
         run_tasks(functools.partial(ChunkEncoder, job.parts), todo, min(workers, 1 + left // CHUNK_BYTES), bar)
-    found = {split: [task.counts() or SplitCounts() for name, task in mine if name == split] for split in job.tasks}
-    names = [each.name for each in fields(SplitCounts)]
-    return {
-        split: SplitCounts(*(sum(getattr(each, name) for each in counts) for name in names))
-        for split, counts in found.items()
-    }
+    counts = {split: Counter[str]() for split in job.tasks}
+    for split, task in mine:
+        counts[split].update(task.counts())
+    return counts
 
 
 def _put_together(job: _Job, record: Mapping[str, Any]) -> None:
@@ -233,14 +223,14 @@ class ChunkEncoder:
             part = Path(tempfile.mkdtemp(dir=task.folder.parent, prefix=f".{task.folder.name}-"))
             try:
                 counts = self._write(task.chunk, part, advance)
-                (part / _COUNTS_NAME).write_text(json.dumps(asdict(counts)), encoding="utf-8")
-                if task.counts() is None:  # else another process was faster
+                (part / _COUNTS_NAME).write_text(json.dumps(counts), encoding="utf-8")
+                if not task.counts():  # else another process was faster
                     part.rename(task.folder)
             finally:
                 shutil.rmtree(part, ignore_errors=True)
 
-    def _write(self, chunk: Sequence[Span], folder: Path, advance: Advance) -> SplitCounts:
-        counts = SplitCounts()
+    def _write(self, chunk: Sequence[Span], folder: Path, advance: Advance) -> Counter[str]:
+        counts = Counter(lines=0, tokens=0, unknown=0, replaced=0)
         with (folder / IDS_NAME).open("wb") as ids_file, (folder / SIZES_NAME).open("wb") as sizes_file:
             for batch in _batches(chunk):
                 ids, sizes = self._items(batch.texts)
@@ -250,10 +240,8 @@ class ChunkEncoder:
                 ids, sizes = np.insert(ids, np.cumsum(sizes)[ends], EOS), np.insert(sizes, ends + 1, 1)
                 ids_file.write(ids.astype(self._dtype).tobytes())
                 sizes_file.write(sizes.tobytes())
-                counts.lines += len(sizes)
-                counts.tokens += len(ids)
-                counts.unknown += int(np.count_nonzero(ids == UNKNOWN))
-                counts.replaced += batch.replaced
+                unknown = int(np.count_nonzero(ids == UNKNOWN))
+                counts.update(lines=len(sizes), tokens=len(ids), unknown=unknown, replaced=batch.replaced)
                 advance(batch.size)
         return counts
 
