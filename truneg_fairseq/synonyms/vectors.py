@@ -107,10 +107,18 @@ class EmbeddingLexicon(Lexicon):
         missing = [word for word in words if word not in self._answers]
         if not missing:
             return
-        rows = self.rows_of(missing, show_progress=show_progress)
-        nearest = self._nearest(sorted(set(rows.values())), show_progress)
-        for word in missing:
-            self._answers[word] = nearest[rows[word]] if word in rows else []
+        self._read(show_progress)
+        wanted = {word.lower() for word in missing if word not in self._rows}
+        any_case: dict[str, int] = {}
+        for spelled, row in self._rows.items() if wanted else ():
+            if (lower := spelled.lower()) in wanted:
+                any_case.setdefault(lower, row)
+        # The row of each word: spelled the same, else in lower case, else in any case.
+        rows = {
+            each: self._rows.get(each, self._rows.get(each.lower(), any_case.get(each.lower()))) for each in missing
+        }
+        nearest = self._nearest(sorted({row for row in rows.values() if row is not None}), show_progress)
+        self._answers |= {word: [] if row is None else nearest[row] for word, row in rows.items()}
 
     def accented(self, words: Collection[str]) -> Iterator[str]:
         self._read(show_progress=False)
@@ -119,17 +127,6 @@ class EmbeddingLexicon(Lexicon):
     def synonyms(self, word: str) -> list[str]:
         self.prepare([word])
         return self._answers[word]
-
-    def rows_of(self, words: Collection[str], *, show_progress: bool = False) -> dict[str, int]:
-        """The row of each word that the file has: spelled the same, else in lower case, else in any case."""
-        self._read(show_progress)
-        wanted = {word.lower() for word in words if word not in self._rows}
-        any_case: dict[str, int] = {}
-        for spelled, row in self._rows.items() if wanted else ():
-            if (lower := spelled.lower()) in wanted:
-                any_case.setdefault(lower, row)
-        found = {word: self._rows.get(word, self._rows.get(word.lower(), any_case.get(word.lower()))) for word in words}
-        return {word: row for word, row in found.items() if row is not None}
 
     def _read(self, show_progress: bool) -> None:
         if self._words:
