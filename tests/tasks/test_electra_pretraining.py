@@ -16,6 +16,7 @@ from support.commands import PIECES, TINY_MODEL, WORDS
 from support.trainings import parse, table_of
 
 import truneg_fairseq
+from truneg_fairseq.tasks import electra_pretraining
 from truneg_fairseq.tasks.electra_pretraining import ElectraPretrainingConfig, ElectraPretrainingTask
 
 truneg_fairseq.register()
@@ -276,3 +277,16 @@ def test_graphs_of_a_gpu_have_no_effect_on_a_cpu_and_it_says_so(folder, caplog):
     total, _, _ = task.train_step(batches(task)[0][0], model, loss, optimizer, 0)
     assert total.grad_fn is not None
     assert "--cuda-graphs: no effect" in caplog.text
+
+
+def test_seeds_change_examples_order_and_masks(folder, tmp_path, monkeypatch):
+    assert same(*(batches(task_on(folder, seed=3))[0] for _ in range(2)))
+    write_dictionary(tmp_path)
+    write_split(tmp_path, "train", [[4] * 29 * 50])  # a line without ends, to be cut into the same examples
+    monkeypatch.setattr(electra_pretraining, "_ONE_SEGMENT", 0)
+    monkeypatch.setattr(electra_pretraining, "_SHORT", 0)
+    datasets = [task_on(tmp_path, seed=seed).dataset("train") for seed in (1, 2)]
+    orders = [dataset.ordered_indices().tolist() for dataset in datasets]
+    assert orders[0] != orders[1]
+    targets = [dataset.collater(range(50))["target"] for dataset in datasets]
+    assert not any(torch.equal(*rows) for rows in zip(*targets, strict=True))
