@@ -90,6 +90,12 @@ def losses(machine):
     return [log["loss"] for log in machine.state.log_history if "loss" in log]
 
 
+def test_the_last_update_of_an_epoch_may_be_smaller(make):
+    machine = make({"gradient_accumulation_steps": 2, "max_steps": -1, "num_train_epochs": 2})
+    machine.train()
+    assert machine.state.global_step == 4
+
+
 def test_a_run_resumed_in_mid_epoch_is_an_unbroken_one(make):
     settings = {"max_steps": 5, "save_strategy": "steps", "save_steps": 2}
     model = lambda: small_model("BertForMaskedLM", hidden_dropout_prob=0.2)  # noqa: E731
