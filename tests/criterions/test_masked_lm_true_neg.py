@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from fairseq.logging import metrics
 from support.trainings import (
     BOUNDS,
@@ -111,3 +112,51 @@ def test_half_precision_is_close_to_fp32(name, dtype, data_bin, tmp_path, monkey
         return model, criterion, batches(task, 1)[0]
 
     assert_close_to_fp32(made, dtype)
+
+
+def test_hard_correction_in_a_sequence(data_bin, tmp_path):
+    """ "main" for "primary" is corrected where "primary" stands alone, not where it is continued by "##s"."""
+    table = table_of(data_bin, [("primary", "main"), ("##s", "main"), ("stay", "stay")], tmp_path / "t.npz")
+    _, task, model, criterion = build(
+        data_bin, "--criterion", "masked_lm_hc", "--synonym-table", table, "--tokenization", "wordpiece"
+    )
+    index = task.source_dictionary.index
+    primary, main, piece, of, stay, mask = map(index, ("primary", "main", "##s", "of", "stay", "<mask>"))
+    bos, pad, eos = map(index, ("<s>", "<pad>", "</s>"))
+    target = torch.tensor(
+        [
+            [pad, primary, pad, pad, pad, pad],  # alone: corrected
+            [pad, primary, piece, pad, pad, pad],  # continued: neither the word nor its piece
+            [pad, pad, stay, pad, pad, pad],  # predicted right, though the table lists the word itself
+            [pad, of, pad, pad, pad, pad],  # a mismatch without synonyms
+        ]
+    )
+    source = torch.tensor(
+        [
+            [bos, mask, of, eos, pad, pad],
+            [bos, mask, mask, of, eos, pad],
+            [bos, of, mask, eos, pad, pad],
+            [bos, mask, primary, eos, pad, pad],
+        ]
+    )
+    sample = {
+        "net_input": {"src_tokens": source, "src_lengths": torch.tensor([4, 5, 4, 4])},
+        "target": target,
+        "ntokens": 17,
+        "nsentences": 4,
+    }
+    forced = F.one_hot(torch.tensor([main, main, main, stay, primary]), len(task.source_dictionary))
+    model.encoder.lm_head.register_forward_hook(lambda head, inputs, logits: logits + 50 * forced)
+    model.eval()
+    judged = criterion.objective.judge(criterion.predict(model, sample), None)
+    assert torch.equal(judged.prediction, forced.argmax(-1))
+    assert judged.is_false_negative.tolist() == [True, False, False, False, False]
+    loss, sample_size, log = criterion(model, sample)
+    assert int(sample_size) == 5
+    counts = {key: int(log[key]) for key in ("correct", "corrected", "corrected_sentences", "sample_size")}
+    assert counts == {"correct": 1, "corrected": 1, "corrected_sentences": 1, "sample_size": 5}
+    gold = judged.gold
+    nll = F.cross_entropy(judged.logits, gold, reduction="none")
+    assert float(loss) == pytest.approx(float(nll[1:].sum()), rel=1e-6)
+    assert float(log["loss"]) == pytest.approx(float(nll.sum()), rel=1e-6)
+    assert float(log["objective"]) == pytest.approx(float(loss), rel=1e-6)

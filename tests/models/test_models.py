@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import types
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
+import torch.nn.functional as F
 from fairseq.data import Dictionary
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from hypothesis import given, settings
@@ -217,3 +219,17 @@ def test_a_shorter_model_takes_the_first_positions(caplog):
         SystemExit, match=r"embed_positions.weight has the shape \(9, 24\), this model's has \(16, 24\)"
     ):
         long.load_state_dict(short.state_dict(), strict=True)
+
+
+def test_attention_takes_a_mask_only_where_there_is_padding(monkeypatch):
+    model = build("truneg_bert_base", **TINY).eval()
+    spy = Mock(wraps=F.scaled_dot_product_attention)
+    monkeypatch.setattr(F, "scaled_dot_product_attention", spy)
+    dense, _ = model(batch(padding=False))
+    assert [call.kwargs["attn_mask"] for call in spy.call_args_list] == [None, None]
+    padded, _ = model(batch())
+    assert torch.equal(spy.call_args.kwargs["attn_mask"][:, 0, 0], batch().ne(1))
+    assert torch.equal(model(batch(), padded=True)[0], padded)
+    assert torch.equal(model(batch(padding=False), padded=False)[0], dense)
+    alone, _ = model(batch()[2:, :5])
+    torch.testing.assert_close(padded[2:, :5], alone, atol=1e-6, rtol=1e-5)  # padding changes no token

@@ -46,7 +46,7 @@ def write_place(place: Path) -> None:
     """A folder in which the commands of every page can be run, with what they download in a folder beside it."""
     downloads = place.parent / "downloads"
     _write_stand_ins(place.parent / "commands", downloads)
-    for name in ("user_dir_examples", "benchmarks"):
+    for name in ("user_dir_examples", "benchmarks", "data-bin-scripts"):
         (place / name).symlink_to(REPOSITORY / name)
     for split, sentences in (("train", 150), ("valid", 30), ("test", 30)):
         (place / "text" / split).mkdir(parents=True)
