@@ -278,7 +278,13 @@ class WordBoundaries(NamedTuple):
 
         Whether the word of a last token goes on is not known: it is none. With subword-nmt it is not known either
         whether a first token begins a word, after ``<s>`` too. Neither concerns a sequence that ends with fairseq's
-        ``</s>`` or padding. The tokens, int64, shape (B, T), are the original ones (nothing masked), padding included.
+        ``</s>`` or padding.
+
+        Args:
+            tokens: int64, shape (B, T), the original tokens (nothing masked), padding included.
+
+        Returns:
+            bool, shape (B, T): the token does not continue a word, and the next token does not continue it.
         """
         inside = self.inside(tokens)
         continued = inside & False if self.unfinished is None else self.unfinished[tokens]
@@ -303,10 +309,12 @@ class WordBoundaries(NamedTuple):
 
 
 def vocabulary_of_tokenizer(tokenizer: Any, tokenization: str = "auto", size: int | None = None) -> Vocabulary:
-    """The vocabulary of a tokenizer of transformers with a mask token.
+    """The vocabulary of a tokenizer of transformers.
 
-    ``size`` is the number of rows of the model's embeddings, where they are more than the tokenizer's tokens; the rest
-    are not words.
+    Args:
+        tokenizer: a ``PreTrainedTokenizerFast`` (or a slow one) with a mask token.
+        tokenization: how it marks whole words, see :class:`Vocabulary`.
+        size: rows of the model's embeddings, where they are more than the tokenizer's tokens; the rest are not words.
     """
     name = tokenizer.name_or_path or type(tokenizer).__name__
     ids = tokenizer.get_vocab()

@@ -169,3 +169,11 @@ def test_another_criterion_or_optimizer_is_one_line_on_resuming(data_bin, tmp_pa
     result = run_command(training(data_bin, tmp_path, *stock, "--optimizer", "electra_adam"), check=False)
     assert_one_line(result, "holds another training: Optimizer does not match")
     assert "Choose another folder, or remove the checkpoints of this one" in result.stderr
+
+
+@pytest.mark.parametrize("flags", [("--optimizer", "lamb"), ("--ddp-backend", "fully_sharded")])
+def test_packages_that_fairseq_asks_for_are_one_line(flags, data_bin, tmp_path):
+    command = [str(word) for word in training(data_bin, tmp_path / "run", "--criterion", "masked_lm_hc", *flags)]
+    betas = command.index("--adam-betas")
+    del command[betas : betas + 2]
+    assert_one_line(run_command(command, check=False), "fairseq: ")

@@ -33,10 +33,15 @@ def build_parts(
     words: Vocabulary | None = None,
     teacher: Callable[[MaskedPredictions], Tensor] | None = None,
 ) -> dict[str, Any]:
-    """The arguments of :class:`~.loss.Objective` for a dictionary, given its tokens by id.
+    """The arguments of :class:`~.loss.Objective` for a dictionary.
 
-    The synonym table, the counts and the blocked pairs are in the folder, and are built where they are missing. The
-    dictionary's words are read by the tokenizer in the folder where they are None.
+    Args:
+        options: what is minimised.
+        symbols: the tokens of the dictionary, by id.
+        folder: where the synonym table, the counts and the blocked pairs are, and are built where they are missing.
+        padding: the id of padding.
+        words: the dictionary's words; None to read them by the tokenizer in the folder.
+        teacher: see :class:`~.loss.Objective`.
     """
     options.check()
     corpus = None

@@ -29,8 +29,12 @@ _Row = tuple[Tensor, Tensor]
 class CorpusTargets(nn.Module):
     """The counts of a corpus, to be looked up without waiting for the device; V is the size of the vocabulary.
 
-    ``words``, int64, shape (V,), tells how often each token occurs. Pairs have ascending keys ``first * V + second``,
-    int64, and their counts; triples ``(left * V + right) * V + middle``, at most ``most`` (K) for each two neighbours.
+    Args:
+        words: int64, shape (V,), how often each token occurs.
+        pairs: keys ``first * V + second``, int64, shape (P,), ascending, and their counts.
+        triples: keys ``(left * V + right) * V + middle``, and their counts; at most ``most`` for each two neighbours.
+        discount: D, in [0, 1].
+        most: K, the longest list of candidates.
     """
 
     words: Tensor
@@ -78,8 +82,14 @@ class CorpusTargets(nn.Module):
         """Logarithms of ``(1 - a) p + a q``, fp32, shape (N, V), with p of the model and q of the counts: a look-up.
 
         q is between the neighbours as the model reads them: beside a masked token, which no text has, p stands alone.
-        Nothing is left out of the counts, so the text that is predicted must not be the text that was counted. The
-        logits, shape (N, V), are the model's at ``positions``, shape (N,), of its flat input ``tokens``, shape (B, T).
+        Nothing is left out of the counts, so the text that is predicted must not be the text that was counted.
+
+        Args:
+            logits: the model's, shape (N, V).
+            tokens: the model's input, int64, shape (B, T).
+            positions: of the predictions in the flat input, int64, shape (N,).
+            padding: the id of padding.
+            share: a, in [0, 1].
         """
         left, right, there = self._neighbours(tokens, positions, padding)
         found = self.between(left, torch.full_like(left, _NOT_LEFT_OUT), right, there, share)

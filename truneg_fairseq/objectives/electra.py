@@ -49,8 +49,13 @@ def add_discriminator(
 ) -> Outcome:
     """The loss of a step: the generator's, and ``discriminator_weight`` times the discriminator's mean over all tokens.
 
-    The generator's objective, which gave its outcome and judged predictions, finds the samples that are false negatives
-    for the discriminator. The denominators of ``update`` include ignored tokens; None for this batch's own, without.
+    Args:
+        objective: of the generator; finds the samples that are false negatives for the discriminator.
+        generator: its outcome.
+        judged: its predictions.
+        passes: as for the objective.
+        replaced: the discriminator's answers.
+        update: denominators of the whole update (they include ignored tokens). None: this batch's own, without them.
     """
     options = objective.options
     assert isinstance(options, ElectraOptions)

@@ -54,8 +54,11 @@ def find_false_negatives(gold: Tensor, prediction: Tensor, whole_word: Tensor, k
     A prediction that equals the gold word is never one: read literally, Eq. 2 would drop the loss of correct
     predictions, because the paper's own synonym lists (Figure 3) contain the word itself.
 
-    The original tokens w_k and the predicted tokens r_k, int64, and ``whole_word``, bool, where the gold token is a
-    whole word in its sequence, have the shape (N,); ``keys`` are of :func:`pair_keys`.
+    Args:
+        gold: int64, shape (N,), the original tokens w_k.
+        prediction: int64, shape (N,), the predicted tokens r_k.
+        whole_word: bool, shape (N,), where the gold token is a whole word in its sequence.
+        keys: of :func:`pair_keys`.
     """
     return contains_pairs(keys, gold, prediction) & whole_word & gold.ne(prediction)
 
@@ -138,10 +141,12 @@ class FalseNegatives(NamedTuple):
 
 
 class BlockedPairs(nn.Module):
-    """Pairs that a detector must never accept, however near they are: antonyms, and other forms of the same word.
+    """Pairs that a detector must never accept, however near they are.
 
-    ``eligible``, bool, shape (V,), are the words that can be gold or accepted: no pieces, numbers, stop words. The
-    pairs, int64, have the shape (P,).
+    Args:
+        eligible: bool, shape (V,), the words that can be gold or accepted: no pieces, numbers, stop words.
+        gold: int64, shape (P,), of ordered pairs: antonyms, and other forms of the same word.
+        other: int64, shape (P,).
     """
 
     eligible: Tensor

@@ -93,9 +93,11 @@ class EncoderPasses:
         options: decide on gradient and dropout.
         embeddings: finds the input embedding matrix, shape (V, E).
         encode: takes tokens, int64, shape (B, T), whether a gradient is wanted and whether dropout is; gives the
-            states of all layers, shape (B, T, H) each, or without ``with_layers`` those of the last.
+            states of the layers, shape (B, T, H) each, the last layer's last. Without ``with_layers`` those of the last
+            layer are enough.
         with_layers: give :meth:`hidden_states`; needed where ``options.uses_context`` is true.
-        filled: the filled sentences and their states where that pass is made already; else predictions fill them.
+        filled: the filled sentences and their states, as ``encode`` gives them, where that pass is made already; None
+            to fill the sentences with the predictions.
     """
 
     def __init__(

@@ -55,7 +55,10 @@ def teacher_targets(logits: Tensor, counted: Tensor, share: float, words: int = 
 class SynonymLists(nn.Module):
     """The synonyms of each token as rows of a padded list, to be looked up without waiting for the device.
 
-    The pairs, int64, have the shape (P,), ascending by their gold tokens.
+    Args:
+        gold: int64, shape (P,), ascending; the gold token of each pair.
+        synonym: int64, shape (P,).
+        vocabulary_size: V.
     """
 
     rows: Tensor
@@ -89,9 +92,14 @@ def synonym_targets(
 ) -> SoftTargets:
     """q over the synonyms of the gold word: evenly, or with ``embeddings`` by exp(cos / 0.1), from 0.3 on.
 
-    A position without synonyms (above the threshold) keeps all for its gold word. The synonyms, shape (N, K), are of
-    :meth:`SynonymLists.lookup`; ``counted``, bool, shape (N,), are the positions whose gold word is a whole word;
-    ``embeddings``, which need ``gold``, have the shape (V, E) and any floating type; cosines are computed in fp32.
+    A position without synonyms (above the threshold) keeps all for its gold word.
+
+    Args:
+        synonyms: int64, shape (N, K), -1 for none; see :meth:`SynonymLists.lookup`.
+        counted: bool, shape (N,), the positions whose gold word is a whole word.
+        share: a, in [0, 1].
+        gold: int64, shape (N,), needed with ``embeddings``.
+        embeddings: the input embedding matrix, shape (V, E), of any floating type; cosines are computed in fp32.
     """
     there = synonyms.ge(0) & counted[:, None]
     tokens = synonyms.clamp(min=0)
@@ -134,8 +142,13 @@ def soft_cross_entropy(
 ) -> Tensor:
     """The cross-entropy of each position with soft targets, fp32, shape (N,), with gradient; 0 where it does not count.
 
-    The logits, shape (N, V), have any floating dtype; ``log_probabilities``, fp32, are the log-softmax of
-    ``logits / temperature`` (footnote 11), without gradient. The shares of ``soft`` are together at most 1.
+    Args:
+        logits: shape (N, V), any floating dtype.
+        log_probabilities: fp32, shape (N, V), log-softmax of ``logits / temperature``, without gradient.
+        gold: int64, shape (N,).
+        counted: bool, shape (N,), the positions that count.
+        soft: the distributions beside the gold words, each with its share; together at most 1.
+        temperature: the softmax temperature of footnote 11.
     """
     loss: Tensor = _SoftCrossEntropy.apply(logits, log_probabilities, gold, counted, temperature, *soft)
     return loss

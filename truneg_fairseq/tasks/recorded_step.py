@@ -1,6 +1,7 @@
 """Training steps that the GPU records once and replays: CUDA graphs of forward and backward.
 
-A recording repeats kernels and no Python: whatever a step takes from the host must be the same again.
+With a small model the host is slower than the GPU: it starts some thousand kernels per update, one by one. A recording
+starts them all at once. It repeats kernels and no Python: whatever a step takes from the host must be the same again.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import torch
 from fairseq.modules import LayerDropModuleList
 from fairseq.optim import FairseqBMUF
 from torch import Tensor
-from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from ..errors import TrueNegError, reason
 from ..models.bert import BertModel
@@ -39,9 +40,10 @@ class _Recording:
 class RecordedSteps:
     """Runs the first batch of a shape normally, records the second, and replays the recording from then on.
 
-    The random numbers are the same as without recording: the trainer seeds dropout before each update, and the
-    criterion's ``step_generators`` are seeded before each replay. Each shape without padding, and each number of
-    predicted tokens, has a recording of its own; a new fp16 loss scale discards them.
+    The random numbers are the same as without recording: the trainer sets the seed of dropout before each update, and
+    the criterion's generators (``step_generators``) are seeded before each replay. Each shape without padding, and each
+    number of predicted tokens, has a recording of its own; after :data:`MOST` of them, other batches run normally. A
+    new fp16 loss scale discards them.
     """
 
     def __init__(self) -> None:
@@ -64,16 +66,10 @@ class RecordedSteps:
         if not self._can_record or sample["net_input"].get("padded", True):
             return step(sample)
         leaves, layout = tree_flatten(sample)
-        loss_scale = getattr(getattr(optimizer, "scaler", None), "loss_scale", None)
-        if loss_scale != self._loss_scale:
-            self._loss_scale, self._memory = loss_scale, None
-            self._recordings.clear()
+        self._forget_where_changed(getattr(getattr(optimizer, "scaler", None), "loss_scale", None))
         key = tuple(tuple(leaf.shape) if isinstance(leaf, Tensor) else leaf for leaf in leaves)
-        if key not in self._recordings:
-            is_new = key not in self._seen
-            self._seen.add(key)
-            if is_new or len(self._recordings) == MOST:
-                return step(sample)
+        if key not in self._recordings and not self._is_to_be_recorded(key):
+            return step(sample)
         before = {p: p.grad.clone() for p in self._parameters if p.grad is not None}  # of earlier micro-batches
         generators = [each.at(self._parameters[0].device, training=True) for each in criterion.step_generators]
         if key not in self._recordings:
@@ -82,9 +78,20 @@ class RecordedSteps:
                 parameter.grad = None
             self._recordings[key] = self._record(step, own, tree_unflatten(own, layout), generators)
             others = "; batches of other shapes run without a recording" if len(self._recordings) == MOST else ""
-            size = " x ".join(map(str, sample["target"].shape))
-            logger.info(f"recorded the training step of a batch of {size}{others}")
+            logger.info(f"recorded the training step of a batch of {_size(sample)}{others}")
         return _replay(self._recordings[key], leaves, before, optimizer)
+
+    def _is_to_be_recorded(self, key: tuple[Any, ...]) -> bool:
+        if len(self._recordings) == MOST:
+            return False
+        seen = key in self._seen
+        self._seen.add(key)
+        return seen
+
+    def _forget_where_changed(self, loss_scale: float | None) -> None:
+        if loss_scale != self._loss_scale:
+            self._loss_scale, self._memory = loss_scale, None
+            self._recordings.clear()
 
     def _record(
         self, step: Step, inputs: list[Any], sample: dict[str, Any], generators: list[torch.Generator]
@@ -106,7 +113,7 @@ class RecordedSteps:
                 f"--cuda-graphs: the training step cannot be recorded ({reason(error)}); leave it out"
             ) from error
         # Detached: what holds the history would tie the next plain step to the stream of this recording.
-        outputs = (loss.detach(), size, tree_map_only(Tensor, Tensor.detach, logged))
+        outputs = (loss.detach(), size, {name: _detached(value) for name, value in logged.items()})
         gradients = {p: p.grad for p in self._parameters if p.grad is not None}
         return _Recording(graph, inputs, gradients, outputs)
 
@@ -122,7 +129,8 @@ def can_record(model: Any, criterion: Any, optimizer: Any) -> bool:
     if not can:
         logger.warning(
             "--cuda-graphs: no effect; expected one GPU, a model and a criterion of this package, and neither "
-            "--teacher-targets, --encoder-layerdrop, --quant-noise-pq, --quant-noise-scalar nor --use-bmuf"
+            "--teacher-targets, --encoder-layerdrop, --quant-noise-pq, "
+            "--quant-noise-scalar nor --use-bmuf"
         )
     return can
 
@@ -140,4 +148,16 @@ def _replay(recording: _Recording, leaves: list[Any], before: dict[Tensor, Tenso
         optimizer._needs_sync = True  # as fairseq's backward with 16 bits says it
     loss, size, logged = recording.outputs
     # Copies: the next replay of this update writes into the recorded ones.
-    return loss, *tree_map_only(Tensor, Tensor.clone, (size, logged))
+    return loss, _copy(size), {name: _copy(value) for name, value in logged.items()}
+
+
+def _size(sample: dict[str, Any]) -> str:
+    return " x ".join(map(str, sample["target"].shape))
+
+
+def _detached(value: Any) -> Any:
+    return value.detach() if isinstance(value, Tensor) else value
+
+
+def _copy(value: Any) -> Any:
+    return value.clone() if isinstance(value, Tensor) else value

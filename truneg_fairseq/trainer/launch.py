@@ -16,7 +16,7 @@ from hydra.core.hydra_config import HydraConfig
 from torch.multiprocessing import ProcessExitedException
 from torch.nn.parallel import DistributedDataParallel
 
-from ..errors import TrueNegError, one_line_errors
+from ..errors import TrueNegError, one_line_errors, reason
 from . import preflight, stopping
 from .trainer import PluginTrainer
 
@@ -60,9 +60,14 @@ def start_trainings() -> None:
 
 
 def _train(main: Callable[..., Any], cfg: Any) -> None:
-    """fairseq's ``main``, which finds its Trainer there, in a spawned worker too."""
+    """fairseq's ``main``, which finds its Trainer there, in a spawned worker too; a package it lacks is one line."""
     main.__globals__["Trainer"] = PluginTrainer
-    main(cfg)
+    try:
+        main(cfg)
+    except ImportError as error:
+        if "install" not in str(error):
+            raise
+        raise SystemExit(f"truneg_fairseq: error: fairseq: {reason(error)}") from None
 
 
 def _started_by_torchrun() -> bool:
