@@ -24,6 +24,7 @@ BLOCK = 8192
 """Vectors read at once; 10 MB at 300 dimensions."""
 
 _LONGEST_LINE = 1 << 22  # bytes
+_DIGITS = 20  # the numbers of a header have fewer; Python refuses to read one of thousands
 _SAMPLE = 100  # lines that tell how many numbers the others have
 _SCORES_AT_ONCE = 1 << 24
 _GROUP = 64  # columns
@@ -41,7 +42,8 @@ def read_vectors(path: Path) -> Iterator[tuple[list[bytes], NDArray[np.float32]]
         first, *sample = list(islice(iter(lambda: stream.readline(_LONGEST_LINE), b""), _SAMPLE)) or [b""]
         first = first.removeprefix(codecs.BOM_UTF8)
         fields = first.split()
-        announced = int(fields[0]) if len(fields) == 2 and all(map(bytes.isdigit, fields)) else None
+        has_header = len(fields) == 2 and all(field.isdigit() and len(field) < _DIGITS for field in fields)
+        announced = int(fields[0]) if has_header else None
         if announced is None:
             sample = [first, *sample]
             dimensions = Counter(len(line.split()) for line in sample).most_common(1)[0][0] - 1
