@@ -142,6 +142,8 @@ def test_damaged_data_of_another_dictionary_or_none_are_refused(trained, tmp_pat
         stream.write(b"\xff\x7f")
     damaged = truneg("evaluate", checkpoint, "--data", data, "--task", "held-out=valid")
     assert_one_line(run_command(damaged, check=False), "valid.bin: has the id 32,767, but")
+    missing = truneg("evaluate", checkpoint, "--data", data, "--task", "held-out=vaild")
+    assert_one_line(run_command(missing, check=False), f"held-out=vaild: {data} has no such split; expected one that")
     with (data / "dict.txt").open("a") as stream:
         stream.write("more 1\n")
     empty = f"{tmp_path}/dict.txt: no such file; expected the dictionary"

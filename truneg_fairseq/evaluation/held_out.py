@@ -111,7 +111,12 @@ class HeldOut(Yardstick):
         assert read is not None
         require_whole_split(data / split)
         task = load_task(read, data, self._task.mask_seed)
-        task.load_dataset(split)
+        try:
+            task.load_dataset(split)
+        except FileNotFoundError:
+            raise TrueNegError(
+                f"--task held-out={split}: {data} has no such split; expected one that was binarized, such as valid"
+            ) from None
         batches = task.get_batch_iterator(
             dataset=task.dataset(split),
             max_sentences=self._task.batch_size,
