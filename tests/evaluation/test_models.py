@@ -390,6 +390,8 @@ def test_counts_are_looked_up_alike_in_transformers_and_in_an_evaluation(tmp_pat
     handle = mix_counts(model, AutoTokenizer.from_pretrained(folder), counts)
     with torch.no_grad():
         assert torch.allclose(model(ids).logits[:, 3].log_softmax(-1), expected, atol=1e-5)
+        with pytest.raises(ValueError, match="expected input_ids, found none"):
+            model(inputs_embeds=model.get_input_embeddings()(ids))
         handle.remove()
         assert torch.allclose(model(ids).logits[:, 3].log_softmax(-1), plain, atol=1e-5)
     assert tokens.vocabulary.words[int(expected.argmax())] == "walked"

@@ -183,7 +183,9 @@ def mix_counts(model: nn.Module, tokenizer: Any, counts: str | Path, share: floa
     mask, padding = tokenizer.mask_token_id, int(tokenizer.pad_token_id or 0)
 
     def mix(_: nn.Module, args: tuple[Any, ...], named: dict[str, Any], output: Any) -> Any:
-        tokens = named["input_ids"] if "input_ids" in named else args[0]
+        tokens = named.get("input_ids", next(iter(args), None))
+        if tokens is None:
+            raise ValueError("counts are of tokens: expected input_ids, found none (inputs_embeds?)")
         positions = tokens.eq(mask).reshape(-1).nonzero().squeeze(1)
         flat = output.logits.reshape(-1, output.logits.size(-1)).clone()
         mixed = corpus.to(flat.device).mixed(flat[positions], tokens, positions, padding, share)
