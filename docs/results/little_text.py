@@ -38,6 +38,7 @@ class Length(NamedTuple):
 
     valid: dict[int, str]  # the updates after which the table shows the loss on valid, with the epochs they are
     test: tuple[str, str]  # the epochs after which test was measured
+    more: tuple[tuple[str, str, str], ...] = ()  # other columns
 
     @property
     def columns(self) -> tuple[tuple[str, str, str], ...]:
@@ -49,12 +50,17 @@ class Length(NamedTuple):
             ("people's next words, bits ↓", "cloze", BITS),
             ("self-paced reading, gain ↑", "reading, self-paced", "gain"),
             ("first-pass reading, gain ↑", "reading, first pass", "gain"),
+            *self.more,
         )
 
 
+PEOPLE_AND_GRAMMAR = (
+    ("SWORDS, R@10 ↑", "lexsub kept (people)", "recall_at_10"),
+    ("Zorro, accuracy ↑", "Zorro", "accuracy"),
+)
 SIX_EPOCHS = Length({18: "2", 36: "4", 54: "6"}, ("2", "6"))
 LENGTHS = {
-    "little_text_captions.jsonl": Length({20: "2", 40: "4", 54: "5.4"}, ("1.8", "5.4")),
+    "little_text_captions.jsonl": Length({20: "2", 40: "4", 54: "5.4"}, ("1.8", "5.4"), PEOPLE_AND_GRAMMAR),
     "little_text_overfit.jsonl": Length({54: "6", 126: "14", 180: "20"}, ("6.7", "20")),
 }
 COMPARED = (("baseline", "plain masked LM"), ("uniform", "label smoothing"), ("shuffled", "counts of no place"))
