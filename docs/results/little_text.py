@@ -61,7 +61,7 @@ PEOPLE_AND_GRAMMAR = (
 SIX_EPOCHS = Length({18: "2", 36: "4", 54: "6"}, ("2", "6"))
 LENGTHS = {
     "little_text_captions.jsonl": Length({20: "2", 40: "4", 54: "5.4"}, ("1.8", "5.4"), PEOPLE_AND_GRAMMAR),
-    "little_text_overfit.jsonl": Length({54: "6", 126: "14", 180: "20"}, ("6.7", "20")),
+    "little_text_overfit.jsonl": Length({18: "2", 90: "10", 180: "20"}, ("6.7", "20")),
 }
 COMPARED = (("baseline", "plain masked LM"), ("uniform", "label smoothing"), ("shuffled", "counts of no place"))
 
