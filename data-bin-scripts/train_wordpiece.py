@@ -16,7 +16,7 @@ from truneg_fairseq.commands.main import run_as_script
 from truneg_fairseq.corpora.text import read_lines, require_plain
 from truneg_fairseq.data.tokenizer import BERT_SPECIALS, bert_tokenizer
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.files import replacing_text, require_different
+from truneg_fairseq.files import replacing_text, require_different, require_writable
 from truneg_fairseq.options import option
 from truneg_fairseq.workers import Progress
 
@@ -43,6 +43,7 @@ def wordpiece(options: Options) -> None:
     The special tokens come first, then the characters, then the pieces in the order in which they were merged.
     """
     require_different(inputs=options.inputs, output=options.output)
+    require_writable(options.output, "--output", makes_folders=True)  # said before minutes of training
     for path in options.inputs:
         require_plain(path)
     specials = list(BERT_SPECIALS)

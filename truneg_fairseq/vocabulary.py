@@ -276,9 +276,8 @@ class WordBoundaries(NamedTuple):
     def whole(self, tokens: Any) -> Any:
         """Which tokens are whole words, judged on the original sequence (footnote 5).
 
-        Whether the word of a last token goes on is not known: it is none. With subword-nmt it is not known either
-        whether a first token begins a word, after ``<s>`` too. Neither concerns a sequence that ends with fairseq's
-        ``</s>`` or padding.
+        The last token of a sequence counts as a part of a word, as its word may go on behind it; with subword-nmt so
+        does the first one, also after ``<s>``. A sequence that ends with fairseq's ``</s>`` or padding loses no word.
 
         Args:
             tokens: int64, shape (B, T), the original tokens (nothing masked), padding included.

@@ -298,6 +298,7 @@ def test_a_vocabulary_is_trained_the_same_in_every_process_and_spells_its_text(t
     (tmp_path / "blank.txt").write_text("\n \n", encoding="utf-8")
     for inputs, output, line in (
         ("blank.txt", "none.txt", r"blank\.txt: no text to learn words from"),
+        ("blank.txt", "text.txt/v.txt", r"--output .*text\.txt/v\.txt: cannot be written"),  # before the text is read
         ("text.txt", "text.txt", r"text\.txt: is the file of --inputs too; expected different files"),
     ):
         with pytest.raises(SystemExit, match=line):

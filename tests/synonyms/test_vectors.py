@@ -131,7 +131,12 @@ def test_what_is_left_out_is_counted(tmp_path, caplog):
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"just some prose here\n", b"\x89PNG\r\n\x1a\n", b"1 5\n", b"2 4\nthe \0\0\x80?\0\0\x80?\0\0\x80?"]
+    "data",
+    [
+        *(b"", b"just some prose here\n", b"\x89PNG\r\n\x1a\n", b"1 5\n", b"2 4\nthe \0\0\x80?\0\0\x80?\0\0\x80?"),
+        *(b"9" * 5001 + b" 2\na 1 2\n", b"1 " + b"9" * 5001 + b"\na 1 2\n"),  # Python's int() refuses so many digits
+    ],
+    ids=range(7),
 )
 def test_what_is_no_vector_file_is_one_line(tmp_path, data):
     with pytest.raises(TrueNegError, match=r"v: (line 1 is .*; expected Glo|.* expected a word |the header announces)"):

@@ -116,7 +116,7 @@ _wordnet = lru_cache(maxsize=1)(open_database)  # which looks for the files each
 @lru_cache(maxsize=1 << 18)
 def lemma_of(word: str, pos: str) -> str:
     """The lemma in lower case, the shortest that WordNet's morphology gives (as NLTK's ``WordNetLemmatizer`` has it);
-    the word itself where there is none.
+    the word itself if it gives no lemma.
     """
     lower = word.lower()
     return min(_wordnet().lemmas(lower.replace(" ", "_"), pos), key=len, default=lower).replace("_", " ")
