@@ -14,7 +14,7 @@ from support.commands import run_command, truneg
 
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.report.run import find_runs
-from truneg_fairseq.results.result import Result, append_result
+from truneg_fairseq.results.result import Metric, Result, append_result
 from truneg_fairseq.trainer.folder import METRICS_NAME, add_line, keep_lines, read_series
 
 
@@ -138,19 +138,22 @@ def test_folders_without_a_run(tmp_path, capsys):
     assert "none: no such file; expected a result file" in error(capsys, tmp_path, tmp_path / "none")
 
 
+SHOWN = {"accuracy": Metric("RTE", True)}
+
+
 def test_results_of_fine_tuning(runs, tmp_path, capsys):
     results = tmp_path / "results.jsonl"
     for model, shift in (("base", 0.0), ("<script>alert(1)</script>", 0.1)):
         for seed in (1, 2, 3):
             scores = {"accuracy": 0.5 + shift + 0.01 * seed}
-            append_result(results, Result(model=model, task="RTE", seed=seed, metrics=scores))
+            append_result(results, Result(model=model, task="RTE", seed=seed, metrics=scores, shown=SHOWN))
     for model, items in (("base", [0.0, 1.0]), ("new", [0.0, 1.0, 0.5])):
-        fields = {"metrics": {"accuracy": sum(items) / len(items)}, "examples": {"accuracy": items}}
+        fields = {"metrics": {"accuracy": 0.5}, "examples": {"accuracy": items}}
         append_result(results, Result(model=model, task="CoLA-like", seed=1, **fields))
     report(capsys, tmp_path, runs / "baseline", results, "--baseline", "base")
     html = (tmp_path / "r.html").read_text(encoding="utf-8")
-    assert "GLUE: differences to base" in html
-    assert html.index("paired by seed.") > html.index("</table>", html.index("GLUE: differences to base"))
+    assert "RTE: differences to base" in html
+    assert html.index("paired by seed.") > html.index("</table>", html.index("RTE: differences to base"))
     assert "ECE the calibration error" not in html  # there is no held-out text
     assert "[+10.00, +10.00]" in html
     assert "<script>alert" not in html

@@ -7,7 +7,7 @@ import pytest
 
 from truneg_fairseq.results.comparison import Comparison
 from truneg_fairseq.results.intervals import holm, p_value
-from truneg_fairseq.results.result import HELD_OUT, Result
+from truneg_fairseq.results.result import HELD_OUT, Metric, Result
 from truneg_fairseq.results.tables import verdict
 
 NOISE = (0.0, 0.02, 0.05)
@@ -15,9 +15,9 @@ NOISE = (0.0, 0.02, 0.05)
 
 def results(**losses: tuple[float, ...]) -> list[Result]:
     """Held-out losses in bits of each arm, by seed."""
-    same = {"accuracy": 0.5, "ece": 0.02, "hc_pred": 0.0, "hc_iter": 0.0}
+    shown = {"bits": Metric("bits", False, "bits"), "ece": Metric("ECE", False)}
     return [
-        Result(model=arm, task=HELD_OUT, seed=seed, metrics={"bits": bits, **same})
+        Result(model=arm, task=HELD_OUT, seed=seed, metrics={"bits": bits, "ece": 0.02}, shown=shown)
         for arm, row in losses.items()
         for seed, bits in enumerate(row, start=1)
     ]

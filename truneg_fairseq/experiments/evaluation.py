@@ -26,7 +26,15 @@ from ..finetuning.run import finetune_all, predict
 from ..launch.process import Call, call_logged, failure, size_of
 from ..launch.training import MODEL_NAME, RESULTS_NAME
 from ..options import check
-from ..results.result import BITS, DISCRIMINATOR, GENERATED, GENERATOR, HELD_OUT, NamedModel, Result, read_results
+from ..results.result import (
+    BITS,
+    GENERATED,
+    HELD_OUT,
+    Metric,
+    NamedModel,
+    Result,
+    read_results,
+)
 from ..robustness.attack import measure_files
 from ..trainer.folder import METRICS_NAME, read_series
 from .settings import Attack, Finetuning, kept_options, with_dashes
@@ -34,17 +42,17 @@ from .training import Pretraining, fingerprint
 
 MEASURED_NAME, LOG_NAME = "measured.jsonl", "evaluation.log"
 _RECORD_NAME = "evaluated.json"
-_VALIDATED = {
+_VALIDATED: dict[str, dict[str, dict[str, Metric]]] = {
     "electra": {
-        GENERATOR: {BITS: "gen_loss", "accuracy": "gen_accuracy"},
-        DISCRIMINATOR: {
-            **{BITS: "disc_loss", "accuracy": "disc_accuracy"},
-            **{"precision": "disc_precision", "recall": "disc_recall"},
+        "ELECTRA generator": {"gen_accuracy": Metric("accuracy", True), "gen_loss": Metric(BITS, False, BITS)},
+        "ELECTRA discriminator": {
+            **{f"disc_{name}": Metric(name, True) for name in ("accuracy", "precision", "recall")},
+            "disc_loss": Metric(BITS, False, BITS),
         },
     },
-    "generation": {GENERATED: {BITS: "nll_loss"}},
+    "generation": {GENERATED: {"nll_loss": Metric(BITS, False, BITS)}},
 }
-"""What a training logs when it validates at its end, by the tasks and names of results."""
+"""What a training logs when it validates at its end, by the tasks of results; the titles name the metrics."""
 
 
 class Asked(NamedTuple):
@@ -190,14 +198,17 @@ def _validated(name: str, split: str, run: Pretraining) -> Evaluation:
     def results() -> list[Result]:
         series, updates, found = read_series(run.folder), run.experiment.updates, []
         for task, logged in _VALIDATED[name].items():
-            if any(updates not in series.get((split, each), {}) for each in logged.values()):
+            if any(updates not in series.get((split, each), {}) for each in logged):
                 raise TrueNegError(
                     f"{run.folder / METRICS_NAME}: has no validation on {split} after update {updates}; was it "
                     f"interrupted? Remove {run.folder} to train again"
                 )
-            last = {metric: series[split, each][updates] for metric, each in logged.items()}
-            metrics = {metric: value if metric == BITS else value / 100 for metric, value in last.items()}
-            found.append(Result(model=run.arm, task=task, seed=run.seed, metrics=metrics))
+            shown = {metric.title: metric for metric in logged.values()}
+            metrics = {
+                metric.title: series[split, each][updates] / (100 if metric.unit == "%" else 1)
+                for each, metric in logged.items()
+            }
+            found.append(Result(model=run.arm, task=task, seed=run.seed, metrics=metrics, shown=shown))
         return found
 
     return Evaluation(

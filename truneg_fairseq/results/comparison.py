@@ -16,7 +16,7 @@ import numpy as np
 
 from ..errors import TrueNegError
 from .intervals import CONFIDENCE, Floats, Interval, Ratio, p_value, seed_interval, seeds_needed
-from .result import Metric, Result, described
+from .result import Metric, Result
 
 ENOUGH_SEEDS = 3  # with fewer seeds in common, two that agree by chance would look like proof
 _OF_A_SEED = {"seed", "command", "checkpoint", "checkpoint_sha256", "false_negatives", "pairs", "examples"}
@@ -144,7 +144,7 @@ class Comparison:
         self._runs: dict[tuple[str, str], dict[int, Result]] = {}
         self.summary = cache(self._summary)  # bound to the object, not to the class
         self.other_items: list[str] = []  # a line for each comparison that is over seeds alone as items differ
-        for result in map(described, results):
+        for result in results:
             self._runs.setdefault((result.model, result.task), {})[result.seed] = result
         self.models = list(dict.fromkeys(result.model for result in results))
         self.baseline = self.models[0] if baseline is None else baseline
@@ -169,8 +169,9 @@ class Comparison:
         when: dict[str, float] = {}
         for (_, task), runs in self._runs.items():
             for run in runs.values():
-                group = columns.setdefault(run.group, {})
-                group |= {(task, name): metric for name, metric in run.shown.items() if name in run.metrics}
+                group = columns.setdefault(run.group or task, {})
+                shown = run.shown or {name: Metric(name, unit="") for name in run.metrics}
+                group |= {(task, name): metric for name, metric in shown.items() if name in run.metrics}
                 when |= {} if run.at is None else {task: run.at}
         made: dict[str, list[Quantity]] = {}
         for title, metrics in columns.items():

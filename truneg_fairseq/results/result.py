@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-import numpy as np
 from filelock import FileLock
 from msgspec import Meta
 
@@ -26,8 +25,6 @@ BITS = "bits"
 HELD_OUT = "held-out text"  # the task of a masked LM's own measurements
 GENERATED = "held-out text, generated"
 """The task that is the loss of a causal LM or of a translation model on held-out text."""
-GENERATOR, DISCRIMINATOR = "ELECTRA generator", "ELECTRA discriminator"
-"""The tasks of ELECTRA's own measurements."""
 
 _BEGINNING = b'{"model": '
 _EXPECTED = 'an object with "model", "task", "seed" and "metrics"'
@@ -59,7 +56,7 @@ class Result:
     task: Annotated[str, Meta(min_length=1)]  # what was measured: "CoLA", "cloze", "held-out text"
     seed: int  # of what is compared: of the pre-training in an experiment, else of the fine-tuning
     metrics: dict[str, float]  # values by name; fractions, unless the description says another unit
-    # what the tables show of the metrics, in this order; {} for :data:`_OLDER` or else all as they are
+    # what the tables show of the metrics, in this order; {} for all, as they are
     shown: dict[str, Metric] = field(default_factory=dict)
     group: str = ""  # the title of the table that the task belongs to; "" for the task's own
     at: float | None = None  # percent of the training after which it was measured; None for its end
@@ -165,67 +162,6 @@ def _is_torn(line: bytes) -> bool:
     except (ValueError, RecursionError):
         return line.startswith(_BEGINNING) or _BEGINNING.startswith(line)
     return False
-
-
-_TITLES = {
-    **{"accuracy": "accuracy", "precision": "precision", "recall": "recall", "exact_match": "EM", "f1": "F1"},
-    **{BITS: "bits", "ece": "ECE", "hc_pred": "Pred.", "hc_iter": "Iter.", "bleu": "BLEU", "chrf": "chrF"},
-    **{"gap": "GAP", "f10_lenient_accepted": "Fa lenient", "f10_lenient_conceivable": "Fc lenient"},
-    **{"precision_at_1": "P@1", "recall_at_10": "R@10", "said": "p(said)", "others": "p(others)"},
-    **{"common": "p(common)", "spearman": "Spearman", "best_said": "best said", "best_10_said": "best 10 said"},
-}
-_GLUE = dict.fromkeys("CoLA SST-2 MRPC STS-B QQP MNLI QNLI RTE".split(), "accuracy")
-_GLUE |= {"CoLA": "matthews", "STS-B": "spearman"}
-_ATTACK = {
-    f"{when}_{metric}": Metric(f"{title} {shown}", higher)
-    for title, metric in (("EM", "exact_match"), ("F1", "f1"))
-    for when, shown, higher in (("original", "Ori.", True), ("transformed", "Trans.", True), ("drop", "drop", False))
-}
-_OLDER = {
-    "SQuAD": ("SQuAD 1.1", "exact_match f1"),
-    "SQuAD 2.0": ("SQuAD 2.0", "exact_match f1"),
-    rf"{HELD_OUT}( after [\d.]+ %)?": (HELD_OUT, f"{BITS} accuracy ece hc_pred hc_iter"),
-    GENERATED: (GENERATED, BITS),
-    GENERATOR: (GENERATOR, f"accuracy {BITS}"),
-    DISCRIMINATOR: (DISCRIMINATOR, f"accuracy precision recall {BITS}"),
-    "lexsub .*": ("", "gap f10_lenient_accepted f10_lenient_conceivable precision_at_1 recall_at_10"),
-    "cloze": ("", f"{BITS} said others common spearman best_said best_10_said"),
-    "cloze corpus word": ("", BITS),
-    "translation .*": ("", "bleu chrf"),
-    "STS-B without training": ("", "spearman"),
-    "minimal pairs.*": ("minimal pairs", "accuracy"),
-}
-"""The tables and metrics of lines that were written before lines described themselves, by their tasks."""
-
-
-def described(result: Result) -> Result:
-    """The result with a description; that of an older line, or of another program's, is made here."""
-    if result.shown:
-        return dataclasses.replace(result, group=result.group or result.task)
-    task, metrics, examples = result.task, dict(result.metrics), dict(result.examples)
-    group, names = next((found for pattern, found in _OLDER.items() if re.fullmatch(pattern, task)), ("", ""))
-    shown = {name: _older(name) for name in names.split() if name in metrics}
-    if group == "minimal pairs":
-        shown = {"accuracy": Metric(task.removeprefix("minimal pairs, "), True)}
-    if task in _GLUE and _GLUE[task] in metrics:
-        group, shown = "GLUE", {_GLUE[task]: Metric(task, True, averaged=True)}
-    if "transformed_f1" in metrics:
-        shown = _ATTACK
-        for name in ("exact_match", "f1"):
-            before, after = f"original_{name}", f"transformed_{name}"
-            metrics[f"drop_{name}"] = metrics[before] - metrics[after]
-            if before in examples and after in examples:
-                examples[f"drop_{name}"] = np.subtract(examples[before], examples[after]).tolist()
-    shown = shown or {name: Metric(name, unit=BITS if name == BITS else "") for name in metrics}
-    share = re.fullmatch(rf"{HELD_OUT} after ([\d.]+) %", task)
-    at = float(share[1]) if share else result.at
-    group = group or result.group or task
-    return dataclasses.replace(result, metrics=metrics, examples=examples, shown=shown, group=group, at=at)
-
-
-def _older(name: str) -> Metric:
-    higher = None if name in ("hc_pred", "hc_iter") else name not in (BITS, "ece")
-    return Metric(_TITLES[name], higher, BITS if name == BITS else "%")
 
 
 _GENERIC = re.compile(r"checkpoint.*|model.*|train|runs|seed-\d+")  # names that no person chose

@@ -35,7 +35,7 @@ from ..finetuning.squad_score import (
 )
 from ..options import option
 from ..results.intervals import Interval, Ratio, ratios_as_fields
-from ..results.result import Result
+from ..results.result import Metric, Result
 from ..synonyms.lists import ENGLISH_STOP_WORDS
 from ..synonyms.wordnet import PARTS_OF_SPEECH, open_database
 from ..workers import Progress
@@ -238,6 +238,11 @@ class SwapSynWordNet:
 
 METRICS = {"exact_match": "exact", "f1": "f1"}
 SIDES = ("original", "transformed")
+_SHOWN = {
+    f"{when}_{metric}": Metric(f"{title} {column}", when != "drop")
+    for title, metric in (("EM", "exact_match"), ("F1", "f1"))
+    for when, column in (("original", "Ori."), ("transformed", "Trans."), ("drop", "drop"))
+}
 
 
 class Robustness:
@@ -251,10 +256,12 @@ class Robustness:
             for side, of_side in zip(SIDES, sides, strict=True)
             for metric, name in METRICS.items()
         }
+        for metric in METRICS:
+            self.scores[f"drop_{metric}"] = self.scores[f"original_{metric}"] - self.scores[f"transformed_{metric}"]
 
     def drop(self, metric: str) -> Interval:
         """The mean loss by the attack with its 95 % interval, by bootstrap over the pairs."""
-        lost = self.scores[f"original_{metric}"] - self.scores[f"transformed_{metric}"]
+        lost = self.scores[f"drop_{metric}"]
         return Ratio(lost, np.ones_like(lost)).interval() or Interval(*[float(lost.mean())] * 3)
 
     def report(self) -> dict[str, Any]:
@@ -282,7 +289,7 @@ class Robustness:
     def result(self, model: str, seed: int) -> Result:
         """This measurement as a line of a result file."""
         fields = ratios_as_fields({name: Ratio(values, np.ones_like(values)) for name, values in self.scores.items()})
-        return Result(model=model, task=self.transform, seed=seed, example_ids=list(self.ids), **fields)
+        return Result(model=model, task=self.transform, seed=seed, shown=_SHOWN, example_ids=list(self.ids), **fields)
 
 
 def measure(

@@ -19,9 +19,10 @@ import torch
 
 import truneg_fairseq
 from truneg_fairseq.evaluation.held_out import BINS, bin_of
-from truneg_fairseq.results.result import GENERATED, Result
+from truneg_fairseq.results.result import BITS, GENERATED, Metric, Result
 
 SETS = {"test": "test2016", "test1": "test2017"}
+SHOWN = {"bits": Metric(BITS, False, BITS), "bleu": Metric("BLEU", True), "chrf": Metric("chrF", True)}
 
 
 @torch.no_grad()
@@ -89,4 +90,6 @@ if __name__ == "__main__":
         arm, seed = run.name.rsplit("-", 1)
         held_out = {**teacher_forced(given.pairs, run / "checkpoint_best.pt"), **smoothed(run)}
         for task, metrics in {GENERATED: held_out, **translated(run, others)}.items():
-            print(Result(model=arm, task=task, seed=int(seed), metrics=metrics).line, end="", flush=True)
+            shown = {name: metric for name, metric in SHOWN.items() if name in metrics}
+            result = Result(model=arm, task=task, seed=int(seed), metrics=metrics, shown=shown)
+            print(result.line, end="", flush=True)
