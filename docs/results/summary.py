@@ -109,7 +109,8 @@ def main() -> None:
         bars = [Bar(name, each.mean, (each.low, each.high)) for name, each in found.items() if each is not None]
         better = column[0].replace(" ↓", " (less is better)").replace(" ↑", " (more is better)")
         charts.append(interval_chart(column[0], bars, x_title=f"difference in {better}"))
-    stacked("Differences to plain masked LM, 95 % intervals over five seeds", charts).write(HERE / "summary.svg")
+    picture = stacked("Differences to plain masked LM, 95 % intervals over five seeds", charts).file()
+    (HERE / "summary.svg").write_text(picture, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from truneg_fairseq.evaluation.explain import (
     MaskedWord,
     explanation_page,
 )
-from truneg_fairseq.report.charts import Bar, Line, interval_chart, line_chart, thinned
+from truneg_fairseq.report.charts import Bar, interval_chart, line_chart, thinned
 from truneg_fairseq.report.html import Cell, Page, Section, Table
 
 EVIL = "<script>document.title = 'run'</script><img src=x onerror=\"document.title='run'\">"
@@ -51,7 +51,7 @@ class Read(HTMLParser):
 
 def test_text_stays_text_and_the_policy_names_the_only_script():
     charts = [
-        line_chart("loss", [Line(EVIL, [(0, 3.0), (5, 1.0)], [(0, 2.5, 3.5), (5, 0.5, 1.5)], True)], y_title=EVIL),
+        line_chart("loss", {EVIL: [(0, 3.0, 2.5, 3.5), (5, 1.0, 0.5, 1.5)]}, y_title=EVIL),
         interval_chart("differences", [Bar("a", 1.0, (0.5, 1.5), EVIL), Bar("b", -1.0, None, "x")], x_title="points"),
     ]
     rows = [[Cell("b", kind="right"), Cell("10", 10)], [Cell(EVIL), Cell("9", 9)], ["a", "-"]]
@@ -102,13 +102,12 @@ def test_a_name_that_is_not_utf_8_is_written():
 @pytest.mark.parametrize("character", ["\x07", "\x1b", "\ufffe"])
 def test_a_control_character_in_a_name_is_drawn_as_the_replacement_character(character):
     """The library that draws ends the process at it."""
-    drawn = line_chart("Loss", [Line(f"a{character}b", [(1, 2.0), (2, 3.0)])], y_title="bits").file()
+    drawn = line_chart("Loss", {f"a{character}b": [(1, 2.0), (2, 3.0)]}, y_title="bits").file()
     assert "a\ufffdb" in drawn
 
 
 def test_many_points_become_means():
-    points = [(float(x), float(x % 2)) for x in range(10_000)]
-    few = thinned([*points, (5.0, float("nan"))], most=100)
-    assert len(few) == 100
+    few = thinned([*((float(x), float(x % 2)) for x in range(30_000)), (5.0, float("nan"))])
+    assert len(few) == 300
     assert all(y == 0.5 for _, y in few)
     assert few[0][0] == 49.5

@@ -167,6 +167,6 @@ def test_measurements_of_other_texts_are_marked(tmp_path, capsys):
         metrics = {"bits": 5.5, "accuracy": 0.1, "hc_pred": 0.0, "hc_iter": 0.0}
         line = Result(model=f"m{number}", task="held-out text", seed=1, metrics=metrics, settings=facts)
         append_result(tmp_path / "m.jsonl", line)
-    assert [each.values["accuracy"] for each in find_runs([str(tmp_path)])[0].measurements] == [10.0, 10.0]
+    assert [each.values["accuracy"] for each in find_runs([str(tmp_path)])[0].measurements] == [(10.0,), (10.0,)]
     report(capsys, tmp_path, tmp_path)
     assert "of different texts or masks, which do not compare" in (tmp_path / "r.html").read_text(encoding="utf-8")

@@ -288,7 +288,7 @@ def test_the_picture(capsys, tmp_path):
     run(capsys, write(tmp_path / "r.jsonl", lines), "--picture", tmp_path / "p.svg")
     root = ET.parse(tmp_path / "p.svg").getroot()
     texts = [element.text for element in root.iter() if element.tag.endswith("text")]
-    assert {"Differences to base", "GLUE RTE ↑", "SQuAD EM ↑", "SQuAD F1 ↑"} <= set(texts)
+    assert {"GLUE: differences to base", "RTE ↑", "SQuAD: differences to base", "EM ↑", "F1 ↑"} <= set(texts)
     axes = {f"{unit}; mean over seeds, 95 % interval" for unit in ("bits", "points")}
     assert axes <= set(texts), "an axis for each unit"
     points = [element for element in root.iter() if element.get("aria-roledescription") == "point"]
@@ -296,7 +296,7 @@ def test_the_picture(capsys, tmp_path):
     assert known == [False] * 3 + [True] * 3, "hollow where there is no interval"
     assert [re.search(r": (\S+); ", point.get("aria-label"))[1] for point in points] == ["0", "10", "0", "0", "0", "0"]
     rules = [element for element in root.iter() if element.tag.endswith("line") and element.get("aria-label")]
-    assert len(rules) == 5, "three intervals, and a line at 0 for each unit"
+    assert len(rules) == 6, "three intervals, and a line at 0 for each chart"
 
 
 def test_results_are_read_as_they_were_added(tmp_path):

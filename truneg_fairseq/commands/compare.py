@@ -34,7 +34,7 @@ class CompareOptions(JsonOutput):
 
 def compare(options: CompareOptions) -> None:
     """Compare models over seeds, and trainings: the paper's tables, with intervals of the differences."""
-    from ..report.charts import difference_chart
+    from ..report.charts import difference_charts, stacked
     from ..report.page import report_page
     from ..report.run import find_runs
     from ..results.comparison import Comparison, select
@@ -62,7 +62,11 @@ def compare(options: CompareOptions) -> None:
             say(prefix + note)
         write_json_lines(options, list(comparison.records()))
         if options.picture is not None:
-            difference_chart(comparison).write(options.picture)
+            if not (charts := difference_charts(comparison)):
+                expected = "a task of the tables and a seed in common with the baseline"
+                raise TrueNegError(f"--picture: no model has {expected} {comparison.baseline}")
+            with replacing_text(options.picture) as stream:
+                stream.write(stacked("", charts).file())
     if options.html is not None:
         html = report_page(runs, results, baseline=options.baseline).render()
         with replacing_text(options.html) as stream:

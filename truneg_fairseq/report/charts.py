@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from ..errors import TrueNegError, require
-from ..files import replacing_text
-from ..results.comparison import Comparison, Quantity
+import numpy as np
+
+from ..errors import require
+from ..results.comparison import Comparison
 
 LIGHT = ("#0072b2", "#c04f00", "#00795a", "#a3487f", "#8a6100", "#3c7fa8")
 DARK = ("#56b4e9", "#ff9e4a", "#3fd0a4", "#e79ac7", "#e6b93c", "#9cc9e6")
@@ -24,22 +24,13 @@ _INK, _RULE = "#222222", "#dddddd"
 # Five of each beside the six colours: only after 30 series two look the same.
 _DASHES = [[1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [12, 4]]
 _SHAPES = ["circle", "square", "triangle-up", "diamond", "cross"]
+_SYMBOLS = {True: {"symbolSize": 70, "symbolStrokeWidth": 0}, False: {"symbolSize": 400}}  # of points, of lines alone
 _WIDTH, _HEIGHT = 290, 170
+_MOST_POINTS, _MOST_MARKED = 300, 40
 _NOT_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
-@dataclass(frozen=True)
-class Line:
-    """A series over updates."""
-
-    name: str  # in the legend
-    points: Sequence[tuple[float, float]]  # (x, y); those that are not finite are left out
-    band: Sequence[tuple[float, float, float]] = ()  # (x, low, high) of intervals
-    marked: bool = False  # whether the single points are drawn too
-
-
-@dataclass(frozen=True)
-class Bar:
+class Bar(NamedTuple):
     """A number with its interval, a row of a chart."""
 
     label: str  # of the quantity
@@ -55,9 +46,13 @@ class Chart:
     title: str
     drawing: Any  # a chart of Altair, without title
 
+    @property
+    def titled(self) -> Any:
+        return self.drawing.properties(title=_shown(self.title))
+
     def file(self) -> str:
         """An SVG file of its own: title, white background, dark ink."""
-        return _svg(self.drawing.properties(title=_shown(self.title)), background="white")
+        return _svg(self.titled, background="white")
 
     def inline(self) -> str:
         """SVG for a page, whose colours are the page's CSS variables ``--series-0`` ... and ``--rule``."""
@@ -66,54 +61,40 @@ class Chart:
             svg = svg.replace(color, f"var(--series-{number})")
         return svg
 
-    def write(self, path: Path) -> None:
-        drawn = self.file()
-        with replacing_text(path) as stream:
-            stream.write(drawn)
 
+def line_chart(
+    title: str, lines: Mapping[str, Sequence[tuple[float, ...]]], *, y_title: str, series: Sequence[str] = ()
+) -> Chart:
+    """Series over updates by their names: (x, y), or (x, y, low, high) with an interval; one has a finite point.
 
-def line_chart(title: str, lines: Sequence[Line], *, y_title: str, series: Sequence[str] = ()) -> Chart:
-    """Series over updates; bands where they have intervals.
-
-    At least one of the lines has a finite point; a name that occurs twice is one series. ``series`` are the names of
-    this chart and its neighbours, so that a name has the same colour in all; none for its own.
+    ``series`` are the names of this chart and its neighbours, so that a name has the same colour in all; none for its
+    own. The single points are drawn where a line has few.
     """
     alt = _altair()
-    present = [_shown(line.name) for line in lines]
-    names = list(dict.fromkeys(map(_shown, series) if series else present))
+    names = list(map(_shown, series or lines))
+    rows = [
+        {"series": _shown(name), **dict(zip(("x", "y", "low", "high"), point, strict=False))}
+        for name, points in lines.items()
+        for point in thinned(points)
+    ]
 
-    marked = any(line.marked for line in lines)
-    legend = alt.Legend(
-        values=list(dict.fromkeys(present)),
-        symbolSize=70 if marked else 400,
-        **({"symbolStrokeWidth": 0} if marked else {}),
-    )
+    marked = min(map(len, lines.values())) <= _MOST_MARKED
+    legend = {"values": list(map(_shown, lines)), **_SYMBOLS[marked]}
 
     def by_series(channel: Any, values: Sequence[Any], legend: Any = legend) -> Any:
         scale = alt.Scale(domain=names, range=[values[number % len(values)] for number in range(len(names))])
         return channel("series:N", scale=scale, legend=legend)
 
-    points = [
-        {"x": x, "y": y, "series": name, "marked": line.marked}
-        for name, line in zip(present, lines, strict=True)
-        for x, y in thinned(line.points)
-    ]
-    bands = [
-        {"x": x, "low": low, "high": high, "series": name}
-        for name, line in zip(present, lines, strict=True)
-        for x, low, high in line.band
-        if all(map(math.isfinite, (x, low, high)))
-    ]
     x = alt.X("x:Q", title="updates", axis=alt.Axis(tickCount=5))
     quantity, color = {"title": _shown(y_title), "scale": alt.Scale(zero=False)}, by_series(alt.Color, LIGHT)
-    curves = alt.Chart(alt.Data(values=points)).encode(x, alt.Y("y:Q", **quantity), color)
-    layers = [curves.mark_line(strokeWidth=1.8).encode(by_series(alt.StrokeDash, _DASHES, None if marked else legend))]
-    if bands:
-        area = alt.Chart(alt.Data(values=bands)).mark_area(opacity=0.18)
-        layers.insert(0, area.encode(x, alt.Y("low:Q", **quantity), alt.Y2("high"), color))
+    chart = alt.Chart(alt.Data(values=rows)).encode(x, color)
+    curves = chart.encode(alt.Y("y:Q", **quantity)).mark_line(strokeWidth=1.8)
+    layers = [curves.encode(by_series(alt.StrokeDash, _DASHES, None if marked else legend))]
     if marked:
-        marks = curves.transform_filter("datum.marked").mark_point(filled=True, size=45, opacity=1)
-        layers.append(marks.encode(by_series(alt.Shape, _SHAPES)))
+        layers.append(curves.mark_point(filled=True, size=45, opacity=1).encode(by_series(alt.Shape, _SHAPES)))
+    if any("low" in row for row in rows):
+        area = chart.transform_filter("isValid(datum.low)").mark_area(opacity=0.18)
+        layers.insert(0, area.encode(alt.Y("low:Q", **quantity), alt.Y2("high")))
     return Chart(title, alt.layer(*layers).properties(width=_WIDTH, height=_HEIGHT))
 
 
@@ -151,60 +132,37 @@ def interval_chart(title: str, bars: Sequence[Bar], *, x_title: str) -> Chart:
 
 
 def stacked(title: str, charts: Sequence[Chart]) -> Chart:
-    """Charts below each other, with axes of their own."""
-    if len(charts) == 1:
-        return charts[0]
-    return Chart(title, _altair().vconcat(*(chart.drawing for chart in charts)).resolve_scale(x="independent"))
+    """Charts below each other, with titles and axes of their own."""
+    return Chart(title, _altair().vconcat(*(chart.titled for chart in charts)).resolve_scale(x="independent"))
 
 
 def difference_charts(comparison: Comparison) -> list[Chart]:
-    """A chart for each table and unit that some model and the baseline have a seed in common for."""
+    """A chart for each table and unit that some model and the baseline have a seed in common for: a difference of 0.05
+    bits would not be seen beside one of 2 points.
+    """
+    found: dict[tuple[str, str], list[Bar]] = {}
+    for title, quantities in comparison.groups.items():
+        for summary in comparison.summaries(quantities):
+            quantity, interval = summary.quantity, None if summary.direction is None else summary.interval
+            if summary.difference is not None:
+                ends = None if interval is None else (quantity.factor * interval.low, quantity.factor * interval.high)
+                bar = Bar(quantity.heading.strip(), quantity.factor * summary.difference, ends, summary.model)
+                found.setdefault((title, quantity.unit), []).append(bar)
     return [
-        _chart(f"{title}: differences to {comparison.baseline}", bars, unit)
-        for title, quantities in comparison.groups.items()
-        for unit, bars in _bars(comparison, quantities).items()
+        interval_chart(
+            f"{title}: differences to {comparison.baseline}",
+            bars,
+            x_title=f"{unit or 'difference'}; mean over seeds, 95 % interval",
+        )
+        for (title, unit), bars in found.items()
     ]
 
 
-def difference_chart(comparison: Comparison) -> Chart:
-    """All differences in one picture, an axis for each unit."""
-    by_unit: dict[str, list[Bar]] = {}
-    for title, group in comparison.groups.items():
-        for unit, bars in _bars(comparison, group, prefix=f"{title} ").items():
-            by_unit.setdefault(unit, []).extend(bars)
-    if not by_unit:
-        raise TrueNegError(
-            f"--picture: no model has a task of the tables and a seed in common with the baseline {comparison.baseline}"
-        )
-    title = f"Differences to {comparison.baseline}"
-    return stacked(title, [_chart(title, bars, unit) for unit, bars in by_unit.items()])
-
-
-def _chart(title: str, bars: list[Bar], unit: str) -> Chart:
-    return interval_chart(title, bars, x_title=f"{unit or 'difference'}; mean over seeds, 95 % interval")
-
-
-def _bars(comparison: Comparison, quantities: Sequence[Quantity], prefix: str = "") -> dict[str, list[Bar]]:
-    """By unit: a difference of 0.05 bits would not be seen beside one of 2 points."""
-    found: dict[str, list[Bar]] = {}
-    for summary in comparison.summaries(quantities):
-        quantity, interval = summary.quantity, None if summary.direction is None else summary.interval
-        if summary.difference is not None:
-            factor = quantity.factor
-            ends = None if interval is None else (factor * interval.low, factor * interval.high)
-            bar = Bar(f"{prefix}{quantity.heading.strip()}", factor * summary.difference, ends, summary.model)
-            found.setdefault(quantity.unit, []).append(bar)
-    return found
-
-
-def thinned(points: Sequence[tuple[float, float]], most: int = 300) -> list[tuple[float, float]]:
-    """At most that many points: the means of equal numbers of neighbours; those that are not finite are left out."""
-    finite = [(x, y) for x, y in points if math.isfinite(x) and math.isfinite(y)]
-    size = math.ceil(len(finite) / most)
-    if size <= 1:
-        return finite
-    groups = [finite[start : start + size] for start in range(0, len(finite), size)]
-    return [(sum(x for x, _ in group) / len(group), sum(y for _, y in group) / len(group)) for group in groups]
+def thinned(points: Sequence[tuple[float, ...]]) -> list[list[float]]:
+    """At most 300 points: the means of equal numbers of neighbours; those that are not finite are left out."""
+    finite = [point for point in points if np.isfinite(point[:2]).all()]
+    size = max(1, math.ceil(len(finite) / _MOST_POINTS))
+    return [np.mean(finite[start : start + size], axis=0).tolist() for start in range(0, len(finite), size)]
 
 
 def _altair() -> Any:

@@ -10,14 +10,14 @@ from ..results.comparison import Comparison
 from ..results.result import Result
 from ..results.tables import Table, notes, tables
 from ..trainer.folder import TRAINING
-from .charts import Line, difference_charts, line_chart
+from .charts import difference_charts, line_chart
 from .html import Cell, Page, Section
 from .run import QUANTITIES as MEASURED
 from .run import Measurement, Run, differing_facts, fact_names
 
 _TITLES = {
     **{"loss": "loss, bits per predicted token", "nll_loss": "cross-entropy (nll_loss), bits per target token"},
-    **{"objective": "objective, bits per masked token"},
+    **{"objective": "objective, bits per masked token", "bits": "loss, bits per masked token"},
     **{"gen_loss": "generator's loss, bits", "disc_loss": "discriminator's loss, bits"},
     **{"accuracy": "accuracy, % of the masked tokens", "gen_accuracy": "generator's accuracy, %"},
     **{"disc_accuracy": "discriminator's accuracy, %", "disc_precision": "discriminator's precision, %"},
@@ -112,12 +112,12 @@ def _curves(runs: Sequence[Run]) -> Iterator[Section]:
         logged = {name: None for run in runs for at, name in run.series if at == stage and name not in _BOOKKEEPING}
         charts = []
         for name in dict.fromkeys([*(name for name in _TITLES if name in logged), *logged]):
-            series = {run.name: sorted(run.series.get((stage, name), {}).items()) for run in runs}
-            lines = [Line(run, points, marked=len(points) <= 40) for run, points in series.items() if points]
-            if all(len(line.points) == 1 for line in lines):  # the overview has it
+            found = {run.name: sorted(run.series.get((stage, name), {}).items()) for run in runs}
+            lines = {run: points for run, points in found.items() if points}
+            if all(len(points) == 1 for points in lines.values()):  # the overview has it
                 continue
             unit = _TITLES.get(name, name)
-            charts.append(line_chart(unit.split(",")[0], lines, y_title=unit, series=list(series)))
+            charts.append(line_chart(unit.split(",")[0], lines, y_title=unit, series=list(found)))
         if charts:
             yield Section(title, f"curves-{len(charts)}-{stage}", charts=charts)
 
@@ -137,12 +137,12 @@ def _table_2(runs: Sequence[Run]) -> Section | None:
     ]
     over_training = any(len({each.updates for each in checkpoints}) > 1 for checkpoints in measured.values())
     charts = []
-    for quantity, title in MEASURED.items() if over_training else ():  # else the table has it
-        lines = []
-        for name, checkpoints in measured.items():
-            points = [(each.updates, each.values[quantity]) for each in checkpoints if quantity in each.values]
-            ends = [(each.updates, *each.intervals[quantity]) for each in checkpoints if quantity in each.intervals]
-            lines.append(Line(name, points, ends, marked=True))
+    for quantity in MEASURED if over_training else ():  # else the table has it
+        title = _TITLES[quantity]
+        lines = {
+            name: [(each.updates, *each.values[quantity]) for each in checkpoints if quantity in each.values]
+            for name, checkpoints in measured.items()
+        }
         shown = f"{title.split(',')[0].capitalize()} on the measured text"
         charts.append(line_chart(shown, lines, y_title=title, series=[run.name for run in runs]))
     sizes = {(each.sequences, each.masked) for checkpoints in measured.values() for each in checkpoints}
@@ -158,8 +158,7 @@ def _table_2(runs: Sequence[Run]) -> Section | None:
 
 
 def _with_interval(each: Measurement, quantity: str) -> Cell:
-    value = each.values.get(quantity, float("nan"))
-    ends = each.intervals.get(quantity)
+    value, *ends = each.values.get(quantity, (float("nan"),))
     return Cell(f"{value:.3f}" + (f" [{ends[0]:.3f}, {ends[1]:.3f}]" if ends else ""), value)
 
 

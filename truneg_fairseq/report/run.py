@@ -16,13 +16,8 @@ from ..results.intervals import Ratio
 from ..results.result import BITS, HELD_OUT, Example, Result, read_results
 from ..trainer.folder import MANIFEST_NAME, METRICS_NAME, TRAINING, Series, changes, is_held, read_manifest, read_series
 
-QUANTITIES = {
-    BITS: "loss, bits per masked token",
-    "accuracy": "accuracy, % of the masked tokens",
-    "hc_pred": "corrected, % of the mistakes",
-    "hc_iter": "sequences with a correction, %",
-}
-"""What a report shows, with its title and unit; the last two are those of Table 2."""
+QUANTITIES = (BITS, "accuracy", "hc_pred", "hc_iter")
+"""What a report shows; the last two are those of Table 2."""
 _NOT_SHOWN = {"host", "batches"}  # a page is for sharing; batches are among the settings
 _DIGITS = 16
 _UNSET = {"None", "none", "0.0", "False"}
@@ -37,15 +32,14 @@ class Measurement:
 
     def __init__(self, result: Result) -> None:
         facts, expected = result.settings, "a result line of truneg evaluate --task held-out"
-        self.values = dict[str, float]()  # by name of QUANTITIES, in its unit
-        self.intervals = dict[str, tuple[float, float]]()  # of 95 %, bootstrapped over sequences
-        for name in QUANTITIES.keys() & result.metrics.keys():
-            factor = 1 if name == BITS else 100
-            self.values[name] = factor * result.metrics[name]
-            numerators = np.array(result.examples.get(name, ()))
-            ratio = Ratio(numerators, np.array(result.denominators.get(name, np.ones(len(numerators)))))
-            if (interval := ratio.interval()) is not None:
-                self.intervals[name] = factor * interval.low, factor * interval.high
+        # By name of QUANTITIES, in its unit: the value, with its interval of 95 % over sequences where it is known.
+        self.values = dict[str, tuple[float, ...]]()
+        for name in QUANTITIES:
+            if name in result.metrics:
+                numerators = np.array(result.examples.get(name, ()))
+                ratio = Ratio(numerators, np.array(result.denominators.get(name, np.ones(len(numerators)))))
+                ends = (ratio.interval() or (None,))[1:]
+                self.values[name] = tuple((1 if name == BITS else 100) * x for x in (result.metrics[name], *ends))
         self.examples = [convert(each, expected, Example, expected=expected) for each in facts.get("examples", ())]
         self.updates, self.sequences, self.masked = (int(facts.get(n, 0)) for n in ("updates", "sequences", "masked"))
         self.checkpoint = str(facts.get("checkpoint", result.model))  # its file
