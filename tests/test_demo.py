@@ -14,9 +14,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from support.commands import REPOSITORY, run_command, truneg
+from support.commands import REPOSITORY, run_command, stand_ins, truneg
 from support.convert_models import random_model, save
-from support.forwarded import stand_ins
 
 from truneg_fairseq.errors import TrueNegError
 

@@ -16,8 +16,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from support.command_server import CommandServer
 from support.commands import PLUGIN, REPOSITORY, command_environment, run_command
-from support.forwarded import Forwarded
 from support.page_inputs import write_place
 from support.trainings import parse
 
@@ -141,7 +141,7 @@ FEWER = {
 @pytest.fixture(scope="module")
 def stand_ins(prepared):
     hub = {"HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": str(prepared.parent / "hub")}
-    return Forwarded(command_environment(**hub), ["transformers.trainer", "transformers.models.auto.modeling_auto"])
+    return CommandServer(command_environment(**hub), ["transformers.trainer", "transformers.models.auto.modeling_auto"])
 
 
 @pytest.mark.slow

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 from support.cli_runs import EVERYTHING, largest_difference, parameters, training
-from support.commands import (
-    CUDA,
-    ENVIRONMENT,
-    HARMLESS,
-    command_environment,
-    fairseq_train,
-    is_forkable,
-    run_command,
-    truneg,
-)
+from support.command_server import CUDA, ForkedCommand
+from support.commands import ENVIRONMENT, HARMLESS, command_environment, run_command, stand_ins, start_command
 
 pytestmark = pytest.mark.skipif(CUDA or sys.platform != "linux", reason="no command is forked here")
 
@@ -85,20 +81,40 @@ def test_each_draws_its_own_random_numbers(tmp_path):
     assert not set(draws[0]) & set(draws[1])
 
 
-def test_what_the_start_may_matter_to_is_fresh(monkeypatch):
-    here = command_environment()
-    changed = dict(here.items() ^ ENVIRONMENT.items())
+def test_what_the_start_may_matter_to_is_fresh(tmp_path):
+    changed = dict(command_environment().items() ^ ENVIRONMENT.items())
     assert all(name.startswith(HARMLESS) for name in changed), f"an import or a test set a variable for good: {changed}"
-    for command in (fairseq_train("data"), truneg("--help"), [sys.executable, "script.py"]):
-        assert is_forkable(list(map(str, command)), here)
-        assert not is_forkable(list(map(str, command)), {**here, "NLTK_DATA": "elsewhere"})
-        assert not is_forkable([sys.executable, *"-X importtime".split(), *map(str, command[1:])], here)
-        assert not is_forkable(["python", *map(str, command[1:])], here)
-    assert not is_forkable([sys.executable, "-c", "import torch"], here)
-    assert not is_forkable([sys.executable, "-m", "torch.distributed.run"], here)
-    assert not is_forkable([sys.executable], here)
-    monkeypatch.setenv("NLTK_DATA", "elsewhere")
-    assert not is_forkable([sys.executable, "script.py"], command_environment())
+
+    def is_forked(*command: object, **env: str) -> bool:
+        process = start_command(command, tmp_path / "out", tmp_path / "out", env=env)
+        process.wait(60)
+        return isinstance(process, ForkedCommand)
+
+    code = [sys.executable, "-c", "pass"]
+    assert is_forked(*code)
+    assert not is_forked(*code, NLTK_DATA="elsewhere")
+    assert not is_forked("python", *code[1:])
+    for words in (("-X", "dev", *code[1:]), ("-m", "torch.distributed.run", "--help")):
+        assert not is_forked(sys.executable, *words)
+
+
+def test_a_stand_in_is_its_command(tmp_path):
+    """It prints to the same pipe, hands on a signal, ends alike, and takes its command along where it is killed."""
+    code = (
+        "import os, signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(7)); "
+        "print(os.getpid(), sys.executable, flush=True); time.sleep(60)"
+    )
+    for number, status in ((signal.SIGTERM, 7), (signal.SIGKILL, -9)):
+        command = [stand_ins().python, "-c", code]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT) as process:
+            pid, python = process.stdout.readline().split()
+            assert int(pid) != process.pid and python == str(stand_ins().python)
+            process.send_signal(number)
+            assert process.wait(10) == status
+        deadline = time.monotonic() + 10
+        while Path(f"/proc/{pid}").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
 
 
 @pytest.mark.slow

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from support import glue_files, judgements
 from support.cli_runs import RECIPES
-from support.commands import WORDS, killed_on_error, run_command, start_command, truneg
-from support.forwarded import stand_ins
+from support.commands import WORDS, killed_on_error, run_command, stand_ins, start_command, truneg
 
 from truneg_fairseq.results.result import read_results
 

@@ -9,8 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.commands import REPOSITORY, command_environment, run_command, truneg, write_sentences
-from support.forwarded import stand_ins
+from support.commands import REPOSITORY, command_environment, run_command, stand_ins, truneg, write_sentences
 
 SCRIPTS = REPOSITORY / "user_dir_examples" / "translation"
 

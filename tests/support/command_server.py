@@ -1,10 +1,12 @@
 """Starts commands in milliseconds: forks them from a process that has already imported what they import.
 
 Most of a short command's time is the import of torch and fairseq. A :class:`CommandServer` imports them once, never
-truneg_fairseq, and forks a child for every command. The child takes over the command's working directory, environment,
-arguments and files, runs it as ``__main__`` as the interpreter would, and ends as the interpreter ends. What differs
-from a fresh process: the hash seed is the server's, tracebacks begin with frames of this file, messages that
-packages log while they are imported are missing, and modules are not taken down at the end.
+truneg_fairseq, and forks a child for every command: for tests by :meth:`CommandServer.start`, for scripts and for
+commands that start others by a folder of stand-ins of ``python``, ``truneg`` and fairseq's commands. The child takes
+over the command's working directory, environment, arguments and files, runs it as ``__main__`` as the interpreter
+would, and ends as the interpreter ends. Who asked and is killed takes the command along. What differs from a fresh
+process: the hash seed is the server's, tracebacks begin with frames of this file, messages that packages log while
+they are imported are missing, and modules are not taken down at the end.
 """
 
 from __future__ import annotations
@@ -20,13 +22,17 @@ import os
 import runpy
 import select
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import types
 from collections.abc import Sequence
 from pathlib import Path
 
+CUDA = Path("/dev/nvidiactl").exists()  # which does not survive a fork
+TRUNEG = ["-c", "from truneg_fairseq.commands.main import main; main()"]
 # What a training imports at its start and on the way to its end. fairseq_cli is missing: its modules configure
 # logging when they are imported.
 PRELOADED = """
@@ -37,13 +43,40 @@ torch.distributed torch.nn.parallel torch.utils.data tokenizers safetensors.torc
 importlib.resources cProfile
 """.split()
 HIDDEN = "fairseq"  # until a command imports it: truneg_fairseq asks whether that has happened
+STAND_INS: dict[str, Sequence[str]] = {"python": (), "truneg": TRUNEG} | {
+    f"fairseq-{name}": ("-m", f"fairseq_cli.{name}") for name in ("train", "generate", "preprocess")
+}
+# Hands its command to the server, its signals to the command, and ends as that does. To the command sys.executable is
+# the stand-in of python, so that what it starts is forked too.
+STAND_IN = """\
+#!{python} -IS
+import json, os, signal, socket, sys
+command = {command!r} + sys.argv[1:]
+server = socket.socket(socket.AF_UNIX)
+server.connect({address!r})
+request = {{"command": command, "environment": dict(os.environ), "cwd": os.getcwd(), "python": {stand_in!r}}}
+socket.send_fds(server, [b"-"], [0, 1, 2])
+server.sendall(json.dumps(request).encode() + b"\\n")
+answers = server.makefile()
+pid = int(answers.readline())
+if not pid:
+    os.execv({python!r}, [{python!r}, *command])
+for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT):
+    signal.signal(number, lambda number, frame: os.kill(pid, number))
+signal.pthread_sigmask(signal.SIG_SETMASK, ())
+code = int(answers.readline())
+if code < 0:
+    signal.signal(-code, signal.SIG_DFL)
+    os.kill(os.getpid(), -code)
+sys.exit(code)
+"""
 
 
 class ForkedCommand:
     """A command that a server forked. The methods are those of :class:`subprocess.Popen`."""
 
-    def __init__(self, server: CommandServer, pid: int) -> None:
-        self._server, self.pid = server, pid
+    def __init__(self, answers: socket.SocketIO, pid: int) -> None:
+        self._answers, self.pid = answers, pid
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
@@ -53,10 +86,10 @@ class ForkedCommand:
 
     def wait(self, timeout: float | None = None) -> int:
         if self.returncode is None:
-            if not select.select([self._server.replies], [], [], timeout)[0]:
+            if not select.select([self._answers], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired("forked command", timeout or 0)
-            self.returncode = self._server.reply()
-            self._server.busy = False
+            self.returncode = int(self._answers.readline())
+            self._answers.close()
         return self.returncode
 
     def send_signal(self, number: int) -> None:
@@ -68,50 +101,54 @@ class ForkedCommand:
 
 
 class CommandServer:
-    """A process for one environment, with one command at a time. It ends when this process ends."""
+    """A process for one environment; ``imports`` are modules that its commands need beside fairseq.
+
+    It ends when this process ends. ``folder`` has the stand-ins.
+    """
 
     def __init__(self, environment: dict[str, str], imports: Sequence[str] = ()) -> None:
-        self.busy = False
-        # pyarrow's allocator, which fairseq imports, would start a thread: forks need a single one.
-        self._process = subprocess.Popen(
-            [sys.executable, __file__, *imports],
-            bufsize=0,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**environment, "JE_ARROW_MALLOC_CONF": "background_thread:false"},
-        )
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._requests, self.replies = self._process.stdin, self._process.stdout
-        atexit.register(self._stop)
+        self._removed = tempfile.TemporaryDirectory(prefix="commands-")  # at the end of this process
+        self.folder = Path(self._removed.name)
+        self.python, self._address = self.folder / "python", str(self.folder / "socket")
+        names = {"python": sys.executable, "address": self._address, "stand_in": str(self.python)}
+        for name, command in STAND_INS.items():
+            (self.folder / name).write_text(STAND_IN.format(command=list(command), **names))
+            (self.folder / name).chmod(0o755)
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(self._address)
+            listening.listen()
+            # pyarrow's allocator, which fairseq imports, would start a thread: forks need a single one.
+            self._process = subprocess.Popen(
+                [sys.executable, __file__, str(listening.fileno()), *imports],
+                pass_fds=[listening.fileno()],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                env={**environment, "JE_ARROW_MALLOC_CONF": "background_thread:false"},
+            )
+        atexit.register(self._process.communicate)  # closes its stdin
 
     def start(
-        self,
-        command: Sequence[str],
-        environment: dict[str, str],
-        stdout: Path,
-        stderr: Path,
-        cwd: Path,
-        *,
-        stdin: Path = Path(os.devnull),
-        python: Path = Path(sys.executable),
-    ) -> ForkedCommand:
-        """Starts an interpreter's command line; its output is added to the files. ``python`` is what it starts."""
-        request = {"command": command, "environment": environment, "cwd": str(cwd), "python": str(python)}
-        request |= {"stdin": str(stdin), "stdout": str(stdout), "stderr": str(stderr)}
-        self._requests.write(json.dumps(request).encode() + b"\n")
-        self._requests.flush()
-        self.busy = True
-        return ForkedCommand(self, self.reply())
+        self, command: Sequence[str], environment: dict[str, str], stdout: Path, stderr: Path, cwd: Path
+    ) -> ForkedCommand | None:
+        """Starts an interpreter's command line; its output is added to the files. None where it must be fresh."""
+        request = {"command": command, "environment": environment, "cwd": str(cwd), "python": sys.executable}
+        with contextlib.ExitStack() as opened, socket.socket(socket.AF_UNIX) as server:
+            files = [opened.enter_context(Path(os.devnull).open("rb"))]
+            files += [opened.enter_context(path.open("ab")) for path in (stdout, stderr)]
+            server.connect(self._address)
+            socket.send_fds(server, [b"-"], [file.fileno() for file in files])
+            server.sendall(json.dumps(request).encode() + b"\n")
+            answers = server.makefile("rb", buffering=0)
+        pid = int(answers.readline())
+        return ForkedCommand(answers, pid) if pid else None
 
-    def _stop(self) -> None:
-        self._requests.close()
-        self._process.wait()
 
-    def reply(self) -> int:
-        line = self.replies.readline()
-        if not line:
-            raise RuntimeError(f"the command server ended with exit code {self._process.wait()}")
-        return int(line)
+def is_forkable(request: dict) -> bool:
+    """Whether a command may start from what was imported before: its own first act would be to import that."""
+    kind = "".join(request["command"][:1])
+    known = kind in ("-m", "-c") or kind.endswith(".py")
+    launches = request["command"][1:2] == ["torch.distributed.run"] or "RANK" in request["environment"]
+    return known and not CUDA and not launches
 
 
 class HiddenPackage:
@@ -147,13 +184,12 @@ class HiddenPackage:
 
 
 def serve() -> list[str]:
-    """Forks a child for every request. Returns only in a child, with the command line that it shall run."""
-    requests, replies = os.fdopen(os.dup(0), "rb"), os.dup(1)
-    _replace(0, os.devnull, os.O_RDONLY)
-    _replace(1, os.devnull, os.O_WRONLY)
+    """Forks a keeper for every request. Returns only in the command that this forks, with its command line."""
+    listening = socket.socket(fileno=int(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for pytest and the command
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the keepers
     logging.disable()
-    for name in (*PRELOADED, *sys.argv[1:]):
+    for name in (*PRELOADED, *sys.argv[2:]):
         importlib.import_module(name)
     # The grammar of hydra's overrides, which fairseq makes of every option, is slow until each form was parsed once.
     parser = sys.modules["hydra.core.override_parser.overrides_parser"].OverridesParser.create()
@@ -164,36 +200,51 @@ def serve() -> list[str]:
     assert threading.active_count() == len(list(Path("/proc/self/task").iterdir())) == 1, "a thread"
     gc.collect()
     gc.freeze()
-    for line in requests:
-        request = json.loads(line)
-        pid = os.fork()
-        if pid == 0:
-            requests.close()
-            os.close(replies)
-            become(request)
-            return request["command"]
-        os.write(replies, b"%d\n" % pid)
-        status = os.waitpid(pid, 0)[1]
-        os.write(replies, b"%d\n" % os.waitstatus_to_exitcode(status))
+    while listening in select.select([0, listening], [], [])[0]:  # stdin is closed when the tests end
+        client, _ = listening.accept()
+        if os.fork() == 0:
+            listening.close()
+            return keep(client)
+        client.close()
     os._exit(0)
 
 
-def _replace(descriptor: int, file: str, flags: int) -> None:
-    opened = os.open(file, flags)
-    os.dup2(opened, descriptor)
-    os.close(opened)
+def keep(client: socket.socket) -> list[str]:
+    """Forks the command that a client asks for, waits for it, and answers with its process and its exit code."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    files = socket.recv_fds(client, 1, 3)[1]
+    with client.makefile("r") as lines:
+        request = json.loads(lines.readline())
+    if not is_forkable(request):
+        client.sendall(b"0\n")
+        os._exit(0)
+    pid = os.fork()
+    if pid == 0:
+        client.close()
+        become(request, files)
+        return request["command"]
+    for file in files:
+        os.close(file)
+    with contextlib.suppress(BrokenPipeError):
+        client.sendall(b"%d\n" % pid)
+        ended = os.pidfd_open(pid)
+        if client in select.select([client, ended], [], [])[0]:  # who asked was killed
+            os.kill(pid, signal.SIGKILL)
+        client.sendall(b"%d\n" % os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    os._exit(0)
 
 
-def become(request: dict) -> None:
+def become(request: dict, files: Sequence[int]) -> None:
     """Gives this process the place, the environment and the files of a command, and what is drawn at random."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.executable = request["python"]
-    _replace(0, request["stdin"], os.O_RDONLY)
-    _replace(1, request["stdout"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    _replace(2, request["stderr"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+        os.close(file)
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["environment"])
+    os.environ.pop("TRUNEG_FAIRSEQ_PARENT", None)  # the parent is the keeper
     sys.modules["multiprocessing.process"].ORIGINAL_DIR = request["cwd"]  # type: ignore[attr-defined]
     sys.modules["numpy"].random.seed()  # Python's own generator cares for itself
     sys.modules["torch"].seed()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import math
 import os
@@ -18,7 +19,7 @@ import pytest
 
 from truneg_fairseq.commands.main import build_parser
 
-from .command_server import CommandServer, ForkedCommand
+from .command_server import CUDA, TRUNEG, CommandServer, ForkedCommand
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PLUGIN = REPOSITORY / "truneg_fairseq"
@@ -49,9 +50,6 @@ ELECTRA_TRAINING = """
 --lr-scheduler electra_linear --warmup-updates 2 --max-update 20 --seed 1 --num-workers 0 --cpu --mask-prob 0.3
 --required-batch-size-multiple 1
 """.split()
-TRUNEG = ["-c", "from truneg_fairseq.commands.main import main; main()"]
-FORKABLE = [TRUNEG, *(["-m", f"fairseq_cli.{name}"] for name in ("train", "hydra_train", "preprocess", "validate"))]
-CUDA = Path("/dev/nvidiactl").exists()
 
 
 def shared_file(name: str) -> Path:
@@ -90,20 +88,14 @@ def command_environment(**extra: str) -> dict[str, str]:
 
 
 ENVIRONMENT = command_environment()  # before any test changes it
-SERVERS: list[CommandServer] = []
 # Packages set theirs where a test uses them; the last is read whenever torch loads a file.
 HARMLESS = ("PYTEST_", "KMP_", "TORCHINDUCTOR_", "_TORCHINDUCTOR_", "TOKENIZERS_", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD")
 
 
-def is_forkable(command: Sequence[str], environment: dict[str, str]) -> bool:
-    """Whether a command may start from what was imported before: its own first act would be to import that.
-
-    Another environment may change what an import does. CUDA does not survive a fork.
-    """
-    code = command[2] if command[1:2] == ["-c"] else ""
-    known = list(command[1:3]) in FORKABLE or "fairseq_cli.train" in code or "".join(command[1:2]).endswith(".py")
-    changed = {name for name, _ in environment.items() ^ ENVIRONMENT.items() if not name.startswith(HARMLESS)}
-    return sys.platform == "linux" and not CUDA and command[0] == sys.executable and known and not changed
+@functools.cache
+def stand_ins() -> CommandServer:
+    """What forks the commands of the tests' own environment."""
+    return CommandServer(ENVIRONMENT)
 
 
 def start_command(
@@ -121,22 +113,14 @@ def start_command(
     process of its own, where the start is what is tested.
     """
     command, environment = [str(a) for a in arguments], command_environment(**(env or {}))
-    server = None if fresh or not is_forkable(command, environment) else _idle_server()
-    if server is None:
-        with stdout.open("ab") as out, stderr.open("ab") as err:
-            return subprocess.Popen(command, env=environment, cwd=cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
-    for file in (stdout, stderr):
-        file.touch()  # whoever waits for what the command prints reads it at once
-    return server.start(command[1:], environment, stdout, stderr, Path(cwd or ".").resolve())
-
-
-def _idle_server() -> CommandServer | None:
-    """One of two: two commands at once are the two workers of a training."""
-    idle = next((server for server in SERVERS if not server.busy), None)
-    if idle is None and len(SERVERS) < 2:
-        idle = CommandServer(ENVIRONMENT)
-        SERVERS.append(idle)
-    return idle
+    # Another environment may change what an import does.
+    changed = {name for name, _ in environment.items() ^ ENVIRONMENT.items() if not name.startswith(HARMLESS)}
+    if not (fresh or changed or CUDA) and sys.platform == "linux" and command[0] == sys.executable:
+        forked = stand_ins().start(command[1:], environment, stdout, stderr, Path(cwd or ".").resolve())
+        if forked is not None:
+            return forked
+    with stdout.open("ab") as out, stderr.open("ab") as err:
+        return subprocess.Popen(command, env=environment, cwd=cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
 
 
 def run_command(arguments: Sequence[object], *, check: bool = True, **options: Any) -> subprocess.CompletedProcess[str]:

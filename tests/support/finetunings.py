@@ -14,8 +14,6 @@ from truneg_fairseq.launch import process as run_process
 
 from . import commands
 
-commands.FORKABLE.append(["-m", "truneg_fairseq.launch.process"])
-
 
 class Trainings:
     """In place of subprocess.Popen: starts the same processes faster, and counts them."""
