@@ -52,72 +52,52 @@ CITATION = """\
 # --- Writing ---
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# A link from here, such as /dev/stdout, names an open file, which must not be replaced by another.
-_DEVICES = Path("/dev")
-_OPEN_FILES = {_DEVICES / "fd", Path("/proc")}
+_DEVICES = Path("/dev")  # a link from here, such as stdout, names an open file, which must not be replaced
 _LOCK = "lock"  # in a folder that is being filled
 
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turns what goes wrong while a file is written into one line; the block must do nothing else."""
+    """Turns what goes wrong while a file is written into one line; errors of other files stay as they are."""
     try:
         yield
-    except BrokenPipeError:
-        raise
     except OSError as error:
-        own = (path.parent, path.resolve().parent)
-        if error.filename is not None and Path(os.fsdecode(error.filename)).parent not in own:
+        names = (path.name.lstrip("."), path.resolve().name.lstrip("."))  # a part of it has a dot before
+        other = error.filename and not Path(os.fsdecode(error.filename)).name.lstrip(".").startswith(names)
+        if other or (error.filename is None and error.errno not in _FULL):
             raise
         hint = "free space there, or choose another folder" if error.errno in _FULL else "choose another folder"
         raise TrueNegError(f"{path}: cannot be written ({reason(error)}); {hint}") from None
 
 
-class _Output(io.FileIO):
-    """A file that is written; its errors name ``path``, and no others do."""
-
-    def __init__(self, file: Path, mode: str, path: Path) -> None:
-        with writing(path):
-            super().__init__(file, mode)
-        self._path = path
-
-    def write(self, data: Any) -> int:
-        with writing(self._path):
-            return super().write(data)
-
-
 def is_new(folder: Path) -> bool:
     """Whether nothing is there yet, or an empty folder that a finished one can be renamed to."""
-    if not folder.is_dir() or folder.is_symlink() or folder.is_mount():
-        return not folder.exists()
-    return not any(folder.iterdir())
+    return not folder.exists() or (folder.is_dir() and not folder.is_symlink() and not any(folder.iterdir()))
 
 
 @contextlib.contextmanager
 def replacing_file(path: Path, *, durable: bool = False, follow_link: bool = True) -> Iterator[BinaryIO]:
     """A stream that becomes the file ``path`` when the block ends well, and leaves nothing when it fails.
 
-    Devices, pipes and links to open files (``/dev/stdout``) are written directly. ``durable`` waits until the disk has
-    the file, so that it survives a crash of the machine. Of a symbolic link the file that it names is replaced, or,
-    without ``follow_link``, the link.
+    What is no file, as ``/dev/stdout`` or a pipe, is written directly. ``durable`` waits until the disk has the file,
+    so that it survives a crash of the machine. Of a symbolic link the file that it names is replaced, or, without
+    ``follow_link``, the link.
     """
     target = path.resolve() if follow_link else path.parent.resolve() / path.name
-    open_file = path.absolute().parent == _DEVICES or _OPEN_FILES & set(path.absolute().parents)
-    if open_file or (target.exists() and not target.is_file()):
-        with io.BufferedWriter(_Output(path, "wb", path)) as stream:
+    if path.absolute().parent == _DEVICES or (target.exists() and not target.is_file()):
+        with writing(path), path.open("wb") as stream:
             yield stream
         return
     # Machines that share a folder may have the same process numbers; "x" follows no link that lies there.
     part = target.with_name(f".{target.name}.{secrets.token_hex(8)}.part")
-    with contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack, writing(path):
         stack.callback(part.unlink, missing_ok=True)
-        with io.BufferedWriter(_Output(part, "xb", path)) as stream:
+        with part.open("xb") as stream:
             yield stream
             if durable:
                 stream.flush()
                 os.fsync(stream.fileno())
-        with writing(path):
-            part.replace(target)
+        part.replace(target)
         if durable:
             folder = os.open(target.parent, os.O_RDONLY)
             stack.callback(os.close, folder)
@@ -139,22 +119,20 @@ def new_folder(folder: Path) -> Iterator[Path]:
     What a killed process left of an earlier one is removed; a living one holds the lock in its own.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with contextlib.ExitStack() as held:
-        with writing(folder):
-            begun = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-", suffix=".new"))
-            staging = begun.with_suffix(".part")
-            held.callback(shutil.rmtree, staging, ignore_errors=True)
-            with contextlib.suppress(OSError, NotImplementedError):  # a file system without locks
-                held.enter_context(FileLock(begun / _LOCK, timeout=0))
-            begun.rename(staging)  # others look for this name, and find it locked from the first moment on
-            for left in folder.parent.glob(f".{glob.escape(folder.name)}-????????.part"):
-                with contextlib.suppress(OSError, NotImplementedError), FileLock(left / _LOCK, timeout=0):
-                    shutil.rmtree(left)
-            filled = staging / folder.name
-            filled.mkdir()
+    with contextlib.ExitStack() as held, writing(folder):
+        begun = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-", suffix=".new"))
+        staging = begun.with_suffix(".part")
+        held.callback(shutil.rmtree, staging, ignore_errors=True)
+        with contextlib.suppress(OSError, NotImplementedError):  # a file system without locks
+            held.enter_context(FileLock(begun / _LOCK, timeout=0))
+        begun.rename(staging)  # others look for this name, and find it locked from the first moment on
+        for left in folder.parent.glob(f".{glob.escape(folder.name)}-????????.part"):
+            with contextlib.suppress(OSError, NotImplementedError), FileLock(left / _LOCK, timeout=0):
+                shutil.rmtree(left)
+        filled = staging / folder.name
+        filled.mkdir()
         yield filled
-        with writing(folder):
-            filled.rename(folder)
+        filled.rename(folder)
 
 
 # --- Reading ---
@@ -178,36 +156,22 @@ _PACKED: dict[bytes, Callable[[Any], Any]] = {
 """How to read what begins so, whatever its name."""
 
 
-class _Unpacked(io.RawIOBase):
-    """A stream whose damage is one line with a name."""
-
-    def __init__(self, name: object, stream: Any) -> None:
-        self._name, self._stream = name, stream
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        try:
-            return int(self._stream.readinto(buffer))
-        except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
-            if getattr(error, "strerror", None):  # of the disk
-                raise
-            raise TrueNegError(f"{self._name}: is truncated or damaged ({reason(error)}); get the file again") from None
-
-
-def unpacked(name: object, raw: Any) -> io.BufferedReader:
+@contextlib.contextmanager
+def unpacked(name: object, raw: Any) -> Iterator[io.BufferedReader]:
     """The content of a stream, unpacked where it is gzip, bzip2, xz or Zstandard; damage is one line with the name."""
     stream = io.BufferedReader(raw, 1 << 22)
     beginning = stream.peek(8)
     unpack = next((each for magic, each in _PACKED.items() if beginning.startswith(magic)), None)
-    return stream if unpack is None else io.BufferedReader(_Unpacked(name, unpack(stream)), 1 << 22)
+    try:
+        yield stream if unpack is None else io.BufferedReader(unpack(stream), 1 << 22)
+    except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
+        if getattr(error, "strerror", None):  # of the disk
+            raise
+        raise TrueNegError(f"{name}: is truncated or damaged ({reason(error)}); get the file again") from None
 
 
 def file_digest(path: Path) -> str:
     """The SHA-256 (hexadecimal) of a file's bytes."""
-    if path.is_fifo():  # what was read of it before is gone, and would be left out
-        raise TrueNegError(f"{path}: is a pipe, which can be read only once; expected a file")
     digest = hashlib.sha256()
     with path.open("rb") as stream:
         while block := stream.read(1 << 20):
@@ -221,7 +185,8 @@ def read_bytes(path: Path, *, expected: str, limit: int = LARGEST_JSON) -> bytes
         with path.open("rb") as raw:
             if path.stat().st_size > limit:
                 raise ValueError(f"it is larger than {limit:,} bytes")
-            return unpacked(path, raw).read()
+            with unpacked(path, raw) as stream:
+                return stream.read()
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         raise TrueNegError(f"{path}: {unreadable(error)}; expected {expected}") from None
 
@@ -316,18 +281,11 @@ def read_record(folder: Path) -> dict[str, Any]:
 def check_same(folder: Path, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     """Raises where a folder was made of other text or with other settings."""
     for name, value in wanted.items():
-        if found.get(name) == value:
-            continue
-        what = f"of {name} {found.get(name)}, expected {value}"
-        if name == "text":
-            before = {entry[0]: entry[1:] for files in (found.get(name) or {}).values() for entry in files}
-            now = {entry[0]: entry[1:] for files in value.values() for entry in files}
-            first = next((path for path in now if before.get(path) != now[path]), None)
-            change = f"{first} has changed since" if first in before else f"without {first}"
-            what = f"of other text ({change if first else 'of other files, or in another order'})"
-        elif name in ("tokenizer", "dictionary"):
-            what = f"with another {name}"
-        raise TrueNegError(f"--output-dir: {folder} was made {what}; remove it or choose another folder")
+        if found.get(name) != value:
+            what = f"of {name} {found.get(name)}, expected {value}"
+            if name in ("text", "tokenizer", "dictionary"):
+                what = f"of another {name}"
+            raise TrueNegError(f"--output-dir: {folder} was made {what}; remove it or choose another folder")
 
 
 def write_record(folder: Path, record: Mapping[str, Any]) -> None:

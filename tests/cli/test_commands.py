@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import runpy
 import sys
 import warnings
@@ -12,22 +13,18 @@ import pytest
 from support.commands import REPOSITORY
 
 from truneg_fairseq.commands import data
-from truneg_fairseq.commands.main import COMMANDS, GROUPS, build_parser, main
+from truneg_fairseq.commands.main import COMMANDS, build_parser, main
 from truneg_fairseq.commands.parser import NoOptions
 
 
-@pytest.mark.parametrize("words", [[], ["help"], ["--help"]])
-def test_help_lists_every_command_once(words, capsys):
-    if words == ["--help"]:
-        with pytest.raises(SystemExit):
-            main(words)
-    else:
-        main(words)
+def test_help_lists_every_command_once(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
     shown = capsys.readouterr().out
-    assert len(COMMANDS) == sum(map(len, GROUPS.values()))
-    assert all(shown.count(f"\n  {name} ") == 1 for name in COMMANDS)
-    assert all(f"\n{group}:\n" in shown for group in GROUPS)
-    assert max(map(len, shown.splitlines())) <= 100
+    assert all(len(re.findall(rf"^ {{4}}{name}\b", shown, re.MULTILINE)) == 1 for name in COMMANDS)
+    for words in ([], ["help"]):
+        main(words)
+        assert capsys.readouterr().out == shown
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -36,28 +33,6 @@ def test_every_command_has_a_help(name, capsys):
         build_parser().parse_args([name, "--help"])
     assert caught.value.code == 0
     assert f"usage: truneg {name} " in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("words", "line"),
-    [
-        (["compar"], "did you mean compare?"),
-        (["compare", "r.jsonl", "--basline", "x"], "--basline; did you mean --baseline?"),
-        (["compare", "r.jsonl", "--format", "markdwn"], "did you mean markdown?"),
-    ],
-)
-def test_a_slip_is_answered_with_what_was_meant(words, line, capsys):
-    with pytest.raises(SystemExit) as caught:
-        main(words)
-    assert caught.value.code == 2
-    assert line in capsys.readouterr().err
-
-
-def test_a_shell_completes_commands_and_flags(capsys):
-    pytest.importorskip("shtab")
-    main(["--print-completion", "bash"])
-    shown = capsys.readouterr().out
-    assert "--baseline" in shown and "experiment" in shown
 
 
 def test_train_shows_the_options_of_its_criterion(capsys):

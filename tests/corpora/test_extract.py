@@ -180,7 +180,7 @@ def test_a_failed_run_goes_on_and_a_finished_one_is_kept(tmp_path, monkeypatch):
         run(corpus, tmp_path / "out")
     spy = Mock(side_effect=extract_module._extract_part)
     monkeypatch.setattr(extract_module, "_extract_part", spy)
-    with pytest.raises(TrueNegError, match="was made of other text"):
+    with pytest.raises(TrueNegError, match="was made of another text"):
         run(corpus / "a.txt", tmp_path / "out")
     (corpus / "c.jsonl").write_bytes(broken.rpartition(b"\n")[0].ljust(len(broken)))
     counts = run(corpus, tmp_path / "out")

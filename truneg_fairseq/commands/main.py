@@ -1,4 +1,4 @@
-"""The ``truneg`` command: :data:`GROUPS` is the tree of its subcommands.
+"""The ``truneg`` command: :data:`COMMANDS` is the tree of its subcommands.
 
 A command is a function of one dataclass of options (:mod:`..options`); its docstring is the help. Modules of commands
 import fairseq and torch inside functions only, so that ``truneg --help`` answers at once.
@@ -8,81 +8,49 @@ from __future__ import annotations
 
 import argparse
 import gc
+import inspect
 import io
 import logging
 import sys
-import textwrap
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from .. import __version__
-from ..errors import describe, require
+from ..errors import describe
 from ..launch.process import exit_on_signals
 from . import compare, data, evaluate, synonyms, training
-from .parser import (
-    Command,
-    Parser,
-    add_command,
-    add_commands,
-    add_traceback_flag,
-    check_outputs,
-    description_of,
-    drop_stdout,
-    summary_of,
-)
+from .parser import Command, add_command, check_outputs, drop_stdout
 
-GROUPS: dict[str, dict[str, Command]] = {
-    "prepare": {
-        "wordnet": training.wordnet,
-        "doctor": data.doctor,
-        "data": data.COMMANDS,
-        "synonyms": synonyms.COMMANDS,
-        "convert": data.convert,
-    },
-    "train": {
-        "train": training.train,
-        "experiment": training.experiment,
-        "finetune": training.finetune,
-        "user-dir": training.user_dir,
-    },
-    "measure": {
-        "evaluate": evaluate.evaluate,
-        "predict": training.predict,
-        "score": evaluate.score,
-        "attack": evaluate.attack,
-    },
-    "show": {"explain": evaluate.explain, "compare": compare.compare},
+COMMANDS: dict[str, Command] = {
+    "wordnet": training.wordnet,
+    "doctor": data.doctor,
+    "data": data.COMMANDS,
+    "synonyms": synonyms.COMMANDS,
+    "convert": data.convert,
+    "train": training.train,
+    "experiment": training.experiment,
+    "finetune": training.finetune,
+    "user-dir": training.user_dir,
+    "evaluate": evaluate.evaluate,
+    "predict": training.predict,
+    "score": evaluate.score,
+    "attack": evaluate.attack,
+    "explain": evaluate.explain,
+    "compare": compare.compare,
 }
-"""The commands as ``truneg --help`` lists them."""
-
-COMMANDS: dict[str, Command] = {name: command for group in GROUPS.values() for name, command in group.items()}
-SHELLS = ("bash", "zsh", "tcsh")
+"""In the order of the work: preparing, training, measuring, showing."""
 
 
-def build_parser(*, listed: bool = False) -> argparse.ArgumentParser:
-    """The parser of the whole command; argparse lists the commands itself where that is wanted."""
-    parser = Parser(
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of the whole command."""
+    parser = argparse.ArgumentParser(
         prog="truneg",
-        usage="truneg [--traceback] COMMAND ...",
         description="Train masked language models on true negatives, see their mistakes, and measure whether it helps.",
-        epilog="\n".join(_listed()),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_traceback_flag(parser)
     parser.add_argument("--version", action="version", version=f"truneg_fairseq {__version__}")
-    parser.add_argument("--print-completion", choices=SHELLS, help="print a script that completes what you type")
-    add_commands(parser, COMMANDS, listed=listed)
+    add_command(parser, COMMANDS)
     return parser
-
-
-def _listed() -> Iterator[str]:
-    """The groups of commands, a line for each command."""
-    for group, commands in GROUPS.items():
-        yield f"{group}:"
-        for name, command in commands.items():
-            yield f"  {name:<12}{textwrap.shorten(summary_of(command), 86, placeholder=' ...')}"
-    yield "\n'truneg COMMAND --help' says more."
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -92,20 +60,14 @@ def main(argv: Sequence[str] | None = None) -> None:
         return training.start(words[1:])
     parser = build_parser()
     if words in ([], ["help"]):
-        parser.print_help()
-    elif words[:1] == ["--print-completion"] and words[1:] and words[1] in SHELLS:
-        require("shtab", extra="completion")
-        import shtab
-
-        print(shtab.complete(build_parser(listed=True), words[1]))
-    else:
-        args = parser.parse_args(words)
-        _run(args.run, args)
+        return parser.print_help()
+    args = parser.parse_args(words)
+    _run(args.run, args)
 
 
 def run_as_script(command: Command, argv: Sequence[str] | None = None) -> None:
     """Runs one command as a stand-alone script (data-bin-scripts/ and user_dir_examples/)."""
-    parser = Parser(description=description_of(command))
+    parser = argparse.ArgumentParser(description=inspect.getdoc(command))
     add_command(parser, command)
     args = parser.parse_args(argv)
     _run(args.run, args)

@@ -230,8 +230,7 @@ def read_documents(address: str) -> Documents:
     """The documents of a file that :func:`find_files` found: rows, JSON lines, or text between blank lines."""
     import fsspec
 
-    with fsspec.open(address, "rb") as raw:
-        stream = files.unpacked(address, raw)
+    with fsspec.open(address, "rb") as raw, files.unpacked(address, raw) as stream:
         if _ending(address) == ".parquet":
             yield from _read_parquet(raw, address)
             return

@@ -37,8 +37,7 @@ def read_vectors(path: Path) -> Iterator[tuple[list[bytes], NDArray[np.float32]]
     vector, and what is before them is the word. A first line of two numbers, word2vec's header, announces how many
     vectors of how many dimensions follow.
     """
-    with path.open("rb") as raw:
-        stream = unpacked(path, raw)
+    with path.open("rb") as raw, unpacked(path, raw) as stream:
         first, *sample = list(islice(iter(lambda: stream.readline(_LONGEST_LINE), b""), _SAMPLE)) or [b""]
         first = first.removeprefix(codecs.BOM_UTF8)
         fields = first.split()
