@@ -94,7 +94,7 @@ def add_arguments(parser: argparse.ArgumentParser, options: type[Any]) -> None:
         text = str(declared.metadata.get("help", "")).replace("%", "%%")
         if not required and default not in (None, False, [], ()) and "(default" not in text:
             text = f"{text} (default: {default})"
-        settings: dict[str, Any] = {"help": text, "default": None if required else default}
+        settings: dict[str, Any] = {"help": text, "default": None}  # from_arguments() knows the defaults
         if kind is bool:
             settings["action"] = "store_true"
         else:
@@ -105,16 +105,8 @@ def add_arguments(parser: argparse.ArgumentParser, options: type[Any]) -> None:
             settings["nargs"] = ("+" if required else "*") if several else (None if required else "?")
             parser.add_argument(declared.name, **settings)
         else:
-            settings |= {"nargs": "+", "action": _Extend} if several else {}
+            settings |= {"nargs": "+", "action": "extend"} if several else {}
             parser.add_argument(flag_of(declared.name), dest=declared.name, required=required, **settings)
-
-
-class _Extend(argparse.Action):
-    """Joins the values of a flag that is given several times; the first of them replaces the default."""
-
-    def __call__(self, parser: argparse.ArgumentParser, namespace: Any, values: Any, option_string: Any = None) -> None:
-        given = getattr(namespace, self.dest)
-        setattr(namespace, self.dest, list(values) if given is self.default else [*given, *values])
 
 
 def _value_type(hint: Any) -> tuple[Any, bool]:
@@ -133,6 +125,6 @@ def select(kind: type[T], given: Any) -> T:
 
 def from_arguments(kind: type[T], arguments: argparse.Namespace) -> T:
     """The options that a parser with :func:`add_arguments` has read, their ranges checked."""
-    found = kind(**{each.name: getattr(arguments, each.name) for each in fields(kind)})  # type: ignore[arg-type]
+    found = select(kind, arguments)
     check(found)
     return found

@@ -6,43 +6,24 @@ import json
 import math
 import re
 import statistics
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 from support.cli_runs import (
-    NO_DROPOUT,
     RECIPES,
     assert_keys_are_known,
-    kill_after_43_updates,
+    hydra,
     largest_difference,
     logged,
     parameters,
     run_on_two_workers,
+    start_and_wait,
 )
-from support.commands import PLUGIN, REPOSITORY, fairseq_train, run_command
+from support.commands import ELECTRA_MODEL, ELECTRA_TRAINING, PLUGIN, REPOSITORY, fairseq_train, run_command
 
 import truneg_fairseq
 
-SIZES = {
-    "encoder_layers": 2,
-    "encoder_embed_dim": 32,
-    "encoder_ffn_embed_dim": 48,
-    "encoder_attention_heads": 4,
-    "embedding_dim": 16,
-}
-GENERATOR_SIZES = {
-    "generator_layers": 1,
-    "generator_embed_dim": 24,
-    "generator_ffn_embed_dim": 32,
-    "generator_attention_heads": 2,
-}
-TRAINING = """
---task electra_pretraining --criterion electra --tokens-per-sample 24 --batch-size 4 --optimizer electra_adam --lr 0.005
---lr-scheduler electra_linear --warmup-updates 4 --total-num-update 100 --seed 1 --num-workers 0 --cpu --mask-prob 0.3
---data-buffer-size 0 --required-batch-size-multiple 1 --log-format json --log-interval 1 --no-epoch-checkpoints
-""".split()
 # Small models are near to nothing: with threshold 0 every mistake is corrected.
 EVERYTHING = (
     *("--hc-weight", 1, "--hc-detector", "embedding+context", "--hc-threshold", 0),
@@ -55,14 +36,10 @@ RATES = (
 )
 
 
-def flags(sizes: dict[str, int]) -> list[object]:
-    return [word for name, size in sizes.items() for word in (f"--{name.replace('_', '-')}", size)]
-
-
-def pretraining(data: Path, save: Path, *arguments: object, arch: str = "electra_tiny") -> list[object]:
-    generator = flags(GENERATOR_SIZES) if arch.startswith("electra") else []
-    model = ["--arch", arch, *flags(SIZES), *generator]
-    return fairseq_train(data, "--user-dir", PLUGIN, *TRAINING, *model, "--save-dir", save, *arguments)
+def pretraining(data: Path, save: Path, *arguments: object) -> list[object]:
+    logging = ("--log-format", "json", "--log-interval", 1, "--no-epoch-checkpoints", "--data-buffer-size", 0)
+    training = (*ELECTRA_TRAINING, "--warmup-updates", 4, "--total-num-update", 100, "--lr", 0.005, *logging)
+    return fairseq_train(data, "--user-dir", PLUGIN, *training, *ELECTRA_MODEL, "--save-dir", save, *arguments)
 
 
 @pytest.mark.slow
@@ -79,7 +56,10 @@ def test_it_trains_with_every_objective_and_resumes_bit_identically_after_sigkil
         values = [float(step[loss]) for step in steps]
         assert statistics.mean(values[-20:]) < statistics.mean(values[:5]), loss
     quiet = (*options, "--disable-validation")
-    kill_after_43_updates(pretraining(data_bin, broken, *quiet, "--max-update", 100_000), tmp_path / "log")
+    endless = pretraining(data_bin, broken, *quiet, "--max-update", 100_000)
+    process = start_and_wait(endless, tmp_path / "log", '"num_updates": "43"')
+    process.kill()
+    process.wait()
     resumed = run_command(pretraining(data_bin, broken, *quiet, "--max-update", 60))
     assert 0 < int(re.search(r"Loaded checkpoint \S+ \(epoch \d+ @ (\d+) updates\)", resumed.stdout).group(1)) < 60
     assert largest_difference(parameters(whole / "checkpoint_last.pt"), parameters(broken / "checkpoint_last.pt")) == 0
@@ -89,7 +69,7 @@ def test_it_trains_with_every_objective_and_resumes_bit_identically_after_sigkil
 def one_worker(data_bin, tmp_path_factory):
     """Five updates of one worker with two micro-batches each."""
     save = tmp_path_factory.mktemp("one")
-    common = (*EVERYTHING, *NO_DROPOUT, "--disable-validation", "--max-update", 5)
+    common = (*EVERYTHING, "--disable-validation", "--max-update", 5)
     result = run_command(pretraining(data_bin, save, *common, "--update-freq", 2))
     return common, result.stdout, save / "checkpoint_last.pt"
 
@@ -115,20 +95,10 @@ def test_half_precision(data_bin, tmp_path):
     assert all(math.isfinite(float(step["gen_loss"])) for step in steps)
 
 
-def hydra(recipe: str, data: Path, save: Path, *overrides: str) -> list[object]:
-    """A recipe's command line on the tiny data, with a tiny model."""
-    sizes = {**SIZES, **(GENERATOR_SIZES if recipe.startswith("electra") else {})}
-    tiny = (
-        "common.cpu=true task.tokens_per_sample=24 dataset.batch_size=4 dataset.num_workers=0 "
-        "dataset.data_buffer_size=0 dataset.disable_validation=true optimization.update_freq=[1] "
-        "common.log_interval=1 optimization.max_update=2"
-    )
-    return [
-        *(sys.executable, "-m", "fairseq_cli.hydra_train", "--config-dir", RECIPES, "--config-name", recipe),
-        *(f"common.user_dir={PLUGIN}", f"task.data={data}", f"checkpoint.save_dir={save}", *tiny.split()),
-        *(f"+model.{name}={size}" for name, size in sizes.items()),
-        *("+model.max_positions=64", f"hydra.run.dir={save}/hydra", *overrides),
-    ]
+EMBEDDING = (
+    "+model.embedding_dim=16 +model.generator_layers=1 +model.generator_embed_dim=24 "
+    "+model.generator_ffn_embed_dim=32 +model.generator_attention_heads=2"
+)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +112,7 @@ def hydra(recipe: str, data: Path, save: Path, *overrides: str) -> list[object]:
 )
 def test_recipes_train_with_hydra(recipe, objective, rates, data_bin, tmp_path):
     """Each set-up and each objective once; in bf16 where the recipe says so."""
-    options = [f"objective={objective}"]
+    options = ["optimization.max_update=2"]
     if objective == "hc_embeddings":
         options.append(f"criterion.synonym_table={data_bin}/synonyms.npz")
     if "hc" in objective:
@@ -151,7 +121,9 @@ def test_recipes_train_with_hydra(recipe, objective, rates, data_bin, tmp_path):
         options.append("checkpoint.finetune_from_model=null")
     if recipe != "electra_tiny":
         options.append("lr_scheduler.warmup_updates=1")
-    result = run_command(hydra(recipe, data_bin, tmp_path, *options), cwd=tmp_path)
+    embedding = EMBEDDING if recipe.startswith("electra") else "+model.embedding_dim=16"
+    command = hydra(data_bin, tmp_path, objective, *options, recipe=recipe, embedding=embedding)
+    result = run_command(command, cwd=tmp_path)
     output = result.stdout + result.stderr
     steps = [json.loads(line) for line in re.findall(r"\[train_inner\]\[INFO\] - (\{.*\})", output)]
     assert len(steps) == 2

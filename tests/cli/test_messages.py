@@ -9,19 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.cli_runs import assert_one_line, hydra, logged, training
+from support.cli_runs import assert_one_line, logged, training
 from support.commands import REPOSITORY, run_command, truneg
 
-from truneg_fairseq.data.tokenizer import BERT_SPECIALS
 from truneg_fairseq.report.run import find_runs
 
 
 def test_errors_leave_fairseq_train_as_one_line(data_bin, tmp_path):
-    foreign = tmp_path / "foreign.npz"
-    foreign.write_bytes(b"PK\x03\x04 not much else")
-    command = training(data_bin, tmp_path, "--criterion", "masked_lm_hc", "--synonym-table", foreign)
-    result = run_command(command, check=False)
-    assert_one_line(result, f"{foreign}: cannot be read (File is not a zip file); expected a synonym table")
     command = training(data_bin, tmp_path, "--criterion", "masked_lm_sr_word", "--untie-weights-roberta")
     result = run_command(command, check=False)
     assert_one_line(result, "--sr-word-weight 1.0: the model does not tie its output to the embeddings")
@@ -40,34 +34,11 @@ def test_an_old_torch_is_refused_in_one_line(tmp_path):
     assert f"WRONG  torch: {line}" in run_command(truneg("doctor"), check=False, env=old).stdout
 
 
-def test_a_folder_of_another_training_is_named(data_bin, tmp_path):
-    run_command(training(data_bin, tmp_path, "--criterion", "masked_lm", "--max-update", 1))
-    again = run_command(training(data_bin, tmp_path, "--criterion", "masked_lm_hc", "--max-update", 2), check=False)
-    assert_one_line(again, f"--save-dir {tmp_path}: holds another training: Criterion does not match")
-
-
-def test_a_file_that_is_not_there_is_named_with_its_flag(tmp_path):
-    here = {"--train": __file__, "--tokenizer": __file__, "--output-dir": tmp_path / "out"}
-    for flag in ("--tokenizer", "--train"):
-        given = [word for pair in (here | {flag: "nope.txt"}).items() for word in pair]
-        result = run_command(truneg("data", "binarize", *given), check=False)
-        assert_one_line(result, f"{'--train ' * (flag == '--train')}nope.txt: ")
-        here["--tokenizer"] = tmp_path / "vocab.txt"
-        here["--tokenizer"].write_text("\n".join(BERT_SPECIALS))
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    given = [word for pair in (here | {"--tokenizer": empty}).items() for word in pair]
-    folder = run_command(truneg("data", "binarize", *given), check=False)
-    assert_one_line(folder, f"{empty}: has no tokenizer beside its data, or several; expected one")
+def test_a_model_that_is_not_there_is_named(tmp_path):
     saved = run_command(truneg("evaluate", tmp_path, "--data", tmp_path, "--task", "held-out=valid"), check=False)
     assert_one_line(saved, f"{tmp_path}: is a folder, expected a fairseq checkpoint; give a file such as")
     missing = run_command(truneg("explain", "--checkpoint", "NOPE", "A car."), check=False)
     assert_one_line(missing, "NOPE: no such file")
-
-
-def test_errors_leave_hydra_as_one_line(data_bin, tmp_path):
-    result = run_command(hydra(data_bin, tmp_path, "sr_word", "criterion.sr_word_weight=-1"), check=False, cwd=tmp_path)
-    assert_one_line(result, "--sr-word-weight -1.0: expected a finite number >= 0")
 
 
 @pytest.mark.slow

@@ -8,9 +8,7 @@ import itertools
 import json
 import math
 import re
-import signal
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,8 +17,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 import yaml
-from support.cli_runs import assert_keys_are_known, largest_difference, logged, parameters, run_on_two_workers
-from support.commands import PLUGIN, REPOSITORY, fairseq_train, run_command, start_command, truneg
+from support.cli_runs import assert_keys_are_known, logged, run_on_two_workers
+from support.commands import PLUGIN, REPOSITORY, fairseq_train, run_command, truneg
 from support.finetunings import count_trainings
 from support.glue_files import write_model
 from support.squad_examples import STRIDE, TOKENS, one_line, prepare, write_data
@@ -131,34 +129,6 @@ def test_predictions_score_as_the_validation_did(finetuned, pretrained, features
     in_process("predict", folder / "model.pt", valid, "--output", predictions, "--cpu")
     assert json.loads(capsys.readouterr().out) == {"examples": 24, **final}
     assert predictions.read_text() == (folder / "predictions.json").read_text()
-
-
-@pytest.mark.slow
-def test_an_interrupted_run_continues_and_a_finished_one_is_skipped(finetuned, pretrained, features, tmp_path):
-    folder, printed = finetuned
-    command = train(f"electra={pretrained}", features, tmp_path / "run", "--epochs", 5)
-    run, said = tmp_path / "run/runs/electra/SQuAD-1", tmp_path / "said"
-    log = run / "train.log"
-    process = start_command(command, said, said)
-    deadline = time.monotonic() + 240
-    while "end of epoch 3" not in (log.read_text() if log.exists() else ""):
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(5) == 128 + signal.SIGINT  # an idle machine takes less than one second
-    assert "Traceback" not in said.read_text()
-    assert "@ 50 updates" in log.read_text()
-    before = len(log.read_text())
-    table = printed.splitlines()[:-1]  # the last line names the file
-    assert run_train(*command).splitlines()[:-1] == table
-    added = log.read_text()[before:]
-    assert 0 < int(re.search(r"Loaded checkpoint \S+ \(epoch \d+ @ (\d+) updates\)", added)[1]) < 125
-    assert largest_difference(parameters(run / "model.pt"), parameters(folder / "model.pt")) == 0
-    assert run_train(*command).splitlines()[:-1] == table
-    assert len(log.read_text()) == before + len(added)
-    assert len(read_results([tmp_path / "run" / "results.jsonl"])) == 1
-    other = "has SQuAD seed 1 of electra with epochs 5, expected 6; give the same options"
-    assert other in error(*command[command.index("finetune") :], "--epochs", 6)
 
 
 def test_two_workers_validate_as_one(finetuned, features, tmp_path):
