@@ -101,7 +101,8 @@ def test_what_the_start_may_matter_to_is_fresh(tmp_path):
 def test_a_stand_in_is_its_command(tmp_path):
     """It prints to the same pipe, hands on a signal, ends alike, and takes its command along where it is killed."""
     code = (
-        "import os, signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(7)); "
+        "import os, signal, sys, time; sys.stdout.reconfigure(errors='replace'); "
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(7)); "
         "print(os.getpid(), sys.executable, flush=True); time.sleep(60)"
     )
     for number, status in ((signal.SIGTERM, 7), (signal.SIGKILL, -9)):

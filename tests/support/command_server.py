@@ -122,7 +122,7 @@ class CommandServer:
                 [sys.executable, __file__, str(listening.fileno()), *imports],
                 pass_fds=[listening.fileno()],
                 stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,  # sys.stdout is made for it, and does not seek in the pipes of commands
                 env={**environment, "JE_ARROW_MALLOC_CONF": "background_thread:false"},
             )
         atexit.register(self._process.communicate)  # closes its stdin
@@ -186,6 +186,7 @@ class HiddenPackage:
 def serve() -> list[str]:
     """Forks a keeper for every request. Returns only in the command that this forks, with its command line."""
     listening = socket.socket(fileno=int(sys.argv[1]))
+    os.dup2(2, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for pytest and the command
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the keepers
     logging.disable()
