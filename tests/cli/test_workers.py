@@ -36,15 +36,6 @@ def one_worker(data_bin, tmp_path_factory):
     return result.stdout, parameters(save / "checkpoint_last.pt")
 
 
-@pytest.fixture(scope="module")
-def two_workers(binarized, wordnet, tmp_path_factory):
-    """The same with two workers of torchrun on data without a table: folder and what was printed."""
-    folder = tmp_path_factory.mktemp("two")
-    shutil.copytree(binarized, folder / "data-bin", ignore=shutil.ignore_patterns("*synonyms*"))
-    command = training(folder / "data-bin", folder / "run", *FIVE_UPDATES, "--ddp-backend", "pytorch_ddp")
-    return folder, run_command([*TORCHRUN, *command[1:]])
-
-
 def assert_equals_one_worker(stdout, save, one_worker):
     output, expected = one_worker
     assert largest_difference(parameters(save / "checkpoint_last.pt"), expected) < 1e-6
@@ -60,25 +51,17 @@ def assert_equals_one_worker(stdout, save, one_worker):
 
 
 @pytest.mark.slow
-def test_two_workers_of_torchrun_equal_one_with_two_micro_batches(two_workers, one_worker):
-    folder, result = two_workers
-    assert_equals_one_worker(result.stdout, folder / "run", one_worker)
+def test_two_workers_of_torchrun_equal_one_with_two_micro_batches(one_worker, binarized, wordnet, tmp_path):
+    """On data without a table."""
+    data = shutil.copytree(binarized, tmp_path / "data", ignore=shutil.ignore_patterns("*synonyms*"))
+    command = training(data, tmp_path / "run", *FIVE_UPDATES, "--ddp-backend", "pytorch_ddp")
+    result = run_command([*TORCHRUN, *command[1:]])
+    assert_equals_one_worker(result.stdout, tmp_path / "run", one_worker)
 
 
 def test_two_workers_of_a_scheduler_equal_one_with_two_micro_batches(one_worker, data_bin, tmp_path):
     command = training(data_bin, tmp_path, *FIVE_UPDATES, "--ddp-backend", "legacy_ddp")
     assert_equals_one_worker(run_on_two_workers(command, tmp_path), tmp_path, one_worker)
-
-
-@pytest.mark.slow
-def test_two_workers_resume(two_workers, tmp_path):
-    """What the first worker reads from the checkpoint reaches the second one with weights_only on."""
-    folder, _ = two_workers
-    shutil.copytree(folder / "run", tmp_path / "run")
-    command = training(folder / "data-bin", tmp_path / "run", *EVERYTHING, "--disable-validation", "--max-update", 7)
-    result = run_on_two_workers(command, tmp_path)
-    assert "@ 5 updates" in result
-    assert len(logged(result, "train_inner")) == 2
 
 
 def test_workers_on_cpus_are_torchruns(data_bin, tmp_path):
