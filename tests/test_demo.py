@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from support.commands import REPOSITORY, run_command, stand_ins, truneg
+from support.commands import REPOSITORY, run_command, truneg
 from support.convert_models import random_model, save
 
 from truneg_fairseq.errors import TrueNegError
@@ -28,7 +28,7 @@ a ship is large boat that carries people and goods across the sea . in of to wit
 
 
 def run_demo(folder: Path, *flags: object, **options) -> subprocess.CompletedProcess[str]:
-    return run_command([stand_ins().python, DEMO / "run.py", *flags], cwd=folder, **options)
+    return run_command([sys.executable, DEMO / "run.py", *flags], cwd=folder, **options)
 
 
 def commands(stdout: str) -> dict[str, list[str]]:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from support.cli_runs import EVERYTHING, largest_difference, parameters, training
-from support.command_server import CUDA, ForkedCommand
-from support.commands import ENVIRONMENT, HARMLESS, command_environment, run_command, stand_ins, start_command
+from support.command_server import CUDA
+from support.commands import ENVIRONMENT, HARMLESS, command_environment, run_command, stand_ins
 
 pytestmark = pytest.mark.skipif(CUDA or sys.platform != "linux", reason="no command is forked here")
 
@@ -81,21 +81,18 @@ def test_each_draws_its_own_random_numbers(tmp_path):
     assert not set(draws[0]) & set(draws[1])
 
 
-def test_what_the_start_may_matter_to_is_fresh(tmp_path):
+def test_what_the_start_may_matter_to_is_fresh():
     changed = dict(command_environment().items() ^ ENVIRONMENT.items())
     assert all(name.startswith(HARMLESS) for name in changed), f"an import or a test set a variable for good: {changed}"
 
-    def is_forked(*command: object, **env: str) -> bool:
-        process = start_command(command, tmp_path / "out", tmp_path / "out", env=env)
-        process.wait(60)
-        return isinstance(process, ForkedCommand)
-
-    code = [sys.executable, "-c", "pass"]
-    assert is_forked(*code)
-    assert not is_forked(*code, NLTK_DATA="elsewhere")
-    assert not is_forked("python", *code[1:])
-    for words in (("-X", "dev", *code[1:]), ("-m", "torch.distributed.run", "--help")):
-        assert not is_forked(sys.executable, *words)
+    code = ("-c", "import sys; print(sys.executable)")
+    assert run_command([sys.executable, *code]).stdout == f"{stand_ins().python}\n"
+    for command, env in (
+        ([sys.executable, *code], {"NLTK_DATA": "elsewhere"}),
+        ([sys.executable, "-X", "dev", *code], {}),
+        ([stand_ins().python, *code], {"RANK": "0"}),
+    ):
+        assert run_command(command, env=env).stdout == f"{sys.executable}\n"
 
 
 def test_a_stand_in_is_its_command(tmp_path):

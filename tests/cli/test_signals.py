@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from support import glue_files, judgements
 from support.cli_runs import RECIPES
-from support.commands import WORDS, killed_on_error, run_command, stand_ins, start_command, truneg
+from support.commands import WORDS, killed_on_error, run_command, start_command, truneg
 
 from truneg_fairseq.results.result import read_results
 
@@ -21,8 +21,8 @@ UPDATES, STOPPED = '"num_updates": "3"', "stopped by SIGTERM after update"  # wh
 
 def stop_and_continue(command: list[object], number: signal.Signals, folder: Path, begun: Callable[[], bool]) -> str:
     """Ends a command by a signal once it has begun to work, starts it again, and returns what it printed then."""
-    log, command = folder / "stopped.log", [stand_ins().python, *command[1:]]
-    process = start_command(command, log, log, env={"PYTHONUNBUFFERED": "1"})
+    log = folder / "stopped.log"
+    process = start_command(command, log, log)
     deadline = time.monotonic() + 240
     with killed_on_error(process):
         while not begun():
@@ -51,7 +51,7 @@ def test_fine_tuning(tmp_path):
     stop_and_continue(command("stopped"), signal.SIGUSR2, tmp_path, begun)
     (log,) = logs.rglob("train.log")
     assert log.read_text().count(STOPPED) == 1
-    run_command([stand_ins().python, *command("whole")[1:]])
+    run_command(command("whole"))
     (stopped,), (whole,) = (read_results([tmp_path / each / "results.jsonl"]) for each in ("stopped", "whole"))
     assert stopped.metrics == whole.metrics
     assert stopped.examples == whole.examples
@@ -80,6 +80,6 @@ def test_experiment(data_bin, tmp_path):
     log = tmp_path / "stopped" / "runs" / "baseline" / "seed-1" / "train" / "train.log"
     stop_and_continue(command("stopped"), signal.SIGUSR1, tmp_path, lambda: has(UPDATES, log))
     assert log.read_text().count(STOPPED) == 1
-    run_command([stand_ins().python, *command("whole")[1:]])
+    run_command(command("whole"))
     (stopped,), (whole,) = (read_results([tmp_path / each / "results.jsonl"]) for each in ("stopped", "whole"))
     assert stopped.metrics == whole.metrics

@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 
-from .command_server import ForkedCommand
 from .commands import PLUGIN, REPOSITORY, TINY_MODEL, TINY_TRAINING, fairseq_train, killed_on_error, start_command
 
 RECIPES = REPOSITORY / "user_dir_examples" / "pretraining"
@@ -54,7 +53,7 @@ def training(data: Path, save: Path, *arguments: object) -> list[object]:
 
 def start_and_wait(
     command: Sequence[object], log: Path, text: str = '"num_updates": "3"', *, fresh: bool = False
-) -> subprocess.Popen[bytes] | ForkedCommand:
+) -> subprocess.Popen[bytes]:
     """Starts a training; returns when its log has the text."""
     log.write_text("")
     process = start_command(command, log, log, fresh=fresh)

@@ -1,12 +1,13 @@
 """Starts commands in milliseconds: forks them from a process that has already imported what they import.
 
 Most of a short command's time is the import of torch and fairseq. A :class:`CommandServer` imports them once, never
-truneg_fairseq, and forks a child for every command: for tests by :meth:`CommandServer.start`, for scripts and for
-commands that start others by a folder of stand-ins of ``python``, ``truneg`` and fairseq's commands. The child takes
-over the command's working directory, environment, arguments and files, runs it as ``__main__`` as the interpreter
-would, and ends as the interpreter ends. Who asked and is killed takes the command along. What differs from a fresh
-process: the hash seed is the server's, tracebacks begin with frames of this file, messages that packages log while
-they are imported are missing, and modules are not taken down at the end.
+truneg_fairseq, and forks a child for every command. A folder has stand-ins of ``python``, ``truneg`` and fairseq's
+commands: each hands its command to the server, its signals to the command, and ends as that does; killed, it takes its
+command along. The child takes over the command's working directory, environment, arguments and files, runs it as
+``__main__`` as the interpreter would, and ends as the interpreter ends. To it ``sys.executable`` is the stand-in of
+``python``, so that what it starts is forked too. What differs from a fresh process: its number is not the stand-in's,
+the hash seed is the server's, tracebacks begin with frames of this file, messages that packages log while they are
+imported are missing, and modules are not taken down at the end.
 """
 
 from __future__ import annotations
@@ -46,8 +47,6 @@ HIDDEN = "fairseq"  # until a command imports it: truneg_fairseq asks whether th
 STAND_INS: dict[str, Sequence[str]] = {"python": (), "truneg": TRUNEG} | {
     f"fairseq-{name}": ("-m", f"fairseq_cli.{name}") for name in ("train", "generate", "preprocess")
 }
-# Hands its command to the server, its signals to the command, and ends as that does. To the command sys.executable is
-# the stand-in of python, so that what it starts is forked too.
 STAND_IN = """\
 #!{python} -IS
 import json, os, signal, socket, sys
@@ -72,34 +71,6 @@ sys.exit(code)
 """
 
 
-class ForkedCommand:
-    """A command that a server forked. The methods are those of :class:`subprocess.Popen`."""
-
-    def __init__(self, answers: socket.SocketIO, pid: int) -> None:
-        self._answers, self.pid = answers, pid
-        self.returncode: int | None = None
-
-    def poll(self) -> int | None:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.wait(0)
-        return self.returncode
-
-    def wait(self, timeout: float | None = None) -> int:
-        if self.returncode is None:
-            if not select.select([self._answers], [], [], timeout)[0]:
-                raise subprocess.TimeoutExpired("forked command", timeout or 0)
-            self.returncode = int(self._answers.readline())
-            self._answers.close()
-        return self.returncode
-
-    def send_signal(self, number: int) -> None:
-        if self.poll() is None:
-            os.kill(self.pid, number)
-
-    def kill(self) -> None:
-        self.send_signal(signal.SIGKILL)
-
-
 class CommandServer:
     """A process for one environment; ``imports`` are modules that its commands need beside fairseq.
 
@@ -109,13 +80,13 @@ class CommandServer:
     def __init__(self, environment: dict[str, str], imports: Sequence[str] = ()) -> None:
         self._removed = tempfile.TemporaryDirectory(prefix="commands-")  # at the end of this process
         self.folder = Path(self._removed.name)
-        self.python, self._address = self.folder / "python", str(self.folder / "socket")
-        names = {"python": sys.executable, "address": self._address, "stand_in": str(self.python)}
+        self.python, address = self.folder / "python", str(self.folder / "socket")
+        names = {"python": sys.executable, "address": address, "stand_in": str(self.python)}
         for name, command in STAND_INS.items():
             (self.folder / name).write_text(STAND_IN.format(command=list(command), **names))
             (self.folder / name).chmod(0o755)
         with socket.socket(socket.AF_UNIX) as listening:
-            listening.bind(self._address)
+            listening.bind(address)
             listening.listen()
             # pyarrow's allocator, which fairseq imports, would start a thread: forks need a single one.
             self._process = subprocess.Popen(
@@ -126,21 +97,6 @@ class CommandServer:
                 env={**environment, "JE_ARROW_MALLOC_CONF": "background_thread:false"},
             )
         atexit.register(self._process.communicate)  # closes its stdin
-
-    def start(
-        self, command: Sequence[str], environment: dict[str, str], stdout: Path, stderr: Path, cwd: Path
-    ) -> ForkedCommand | None:
-        """Starts an interpreter's command line; its output is added to the files. None where it must be fresh."""
-        request = {"command": command, "environment": environment, "cwd": str(cwd), "python": sys.executable}
-        with contextlib.ExitStack() as opened, socket.socket(socket.AF_UNIX) as server:
-            files = [opened.enter_context(Path(os.devnull).open("rb"))]
-            files += [opened.enter_context(path.open("ab")) for path in (stdout, stderr)]
-            server.connect(self._address)
-            socket.send_fds(server, [b"-"], [file.fileno() for file in files])
-            server.sendall(json.dumps(request).encode() + b"\n")
-            answers = server.makefile("rb", buffering=0)
-        pid = int(answers.readline())
-        return ForkedCommand(answers, pid) if pid else None
 
 
 def is_forkable(request: dict) -> bool:

@@ -19,7 +19,7 @@ import pytest
 
 from truneg_fairseq.commands.main import build_parser
 
-from .command_server import CUDA, TRUNEG, CommandServer, ForkedCommand
+from .command_server import CUDA, TRUNEG, CommandServer
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PLUGIN = REPOSITORY / "truneg_fairseq"
@@ -106,7 +106,7 @@ def start_command(
     fresh: bool = False,
     env: dict[str, str] | None = None,
     cwd: Path | str | None = None,
-) -> subprocess.Popen[bytes] | ForkedCommand:
+) -> subprocess.Popen[bytes]:
     """Starts a command that adds what it prints to the files.
 
     Most commands are forked from a process that has done their imports (:mod:`command_server`). ``fresh`` asks for a
@@ -116,9 +116,7 @@ def start_command(
     # Another environment may change what an import does.
     changed = {name for name, _ in environment.items() ^ ENVIRONMENT.items() if not name.startswith(HARMLESS)}
     if not (fresh or changed or CUDA) and sys.platform == "linux" and command[0] == sys.executable:
-        forked = stand_ins().start(command[1:], environment, stdout, stderr, Path(cwd or ".").resolve())
-        if forked is not None:
-            return forked
+        command[0] = str(stand_ins().python)
     with stdout.open("ab") as out, stderr.open("ab") as err:
         return subprocess.Popen(command, env=environment, cwd=cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
 
@@ -145,7 +143,7 @@ def run_unread(command: Sequence[object]) -> int:
 
 
 @contextlib.contextmanager
-def killed_on_error(process: subprocess.Popen[bytes] | ForkedCommand) -> Iterator[None]:
+def killed_on_error(process: subprocess.Popen[bytes]) -> Iterator[None]:
     """Leaves no command behind where a test fails."""
     try:
         yield

@@ -167,9 +167,9 @@ def test_the_same_seed_gives_the_same_bits(data_bin, tmp_path):
 @pytest.mark.slow
 def test_two_trainings_in_one_folder_are_refused(data_bin, tmp_path):
     options = ("--criterion", "masked_lm", "--disable-validation")
-    first = start_and_wait(training(data_bin, tmp_path / "run", *options, "--max-update", 10**6), tmp_path / "log")
+    command = training(data_bin, tmp_path / "run", *options, "--max-update", 10**6)
+    first = start_and_wait(command, tmp_path / "log", fresh=True)
     try:
-        command = training(data_bin, tmp_path / "run", *options, "--max-update", 10**6)
         second = run_command(command, check=False)
         assert_one_line(second, f"--save-dir {tmp_path}/run: process {first.pid} on ")
     finally:

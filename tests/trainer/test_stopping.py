@@ -249,7 +249,7 @@ def test_no_process_is_left(data_bin, tmp_path):
     log = tmp_path / "log"
     command = training(data_bin, tmp_path / "run", *STOCK, *ENDLESS, "--num-workers", 2, "--data-buffer-size", 5)
     grouped = "import os, sys; os.setsid(); os.execv(sys.argv[1], sys.argv[1:])"
-    process = start_and_wait([sys.executable, "-c", grouped, *command], log)
+    process = start_and_wait([sys.executable, "-c", grouped, *command], log, fresh=True)
     os.killpg(process.pid, signal.SIGTERM)
     assert process.wait(60) == EXIT_STOPPED, log.read_text()[-2000:]
     deadline = time.monotonic() + 10
