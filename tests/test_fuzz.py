@@ -137,8 +137,11 @@ class Reader:
     read: Callable[[Path], object]  # reads the folder as the commands do
 
 
-def write(name: str, content: str | bytes) -> Callable[[Path], object]:
-    return lambda folder: (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
+def one_file(name: str, content: Any, read: Callable[[Path], object]) -> Reader:
+    """Of a file; content that is no text becomes JSON."""
+    text = content if isinstance(content, str | bytes) else json.dumps(content)
+    data = text.encode() if isinstance(text, str) else text
+    return Reader(lambda folder: (folder / name).write_bytes(data), (name,), lambda folder: read(folder / name))
 
 
 def make_table(folder: Path) -> None:
@@ -163,6 +166,7 @@ VECTORS = b"3 2\nthe 0.1 0.2\ncat 0.3 0.4\nsat -1 2e-3\n"
 ANSWERS = {"id": "1", "question": "Who?", "answers": [{"text": "cat", "answer_start": 4}]}
 SQUAD = {"version": "1.1", "data": [{"title": "t", "paragraphs": [{"context": "The cat sat.", "qas": [ANSWERS]}]}]}
 ACCEPTANCE = {"coefficients": {"table": 1.0, "embedding": 2.0}, "intercept": -1.0, "provenance": {"data": "x"}}
+ACCEPTANCE |= {"format": "truneg_fairseq.acceptance/1"}
 RESULT = {"model": "a", "task": "CoLA", "seed": 1, "metrics": {"matthews": 0.5}, "examples": {"matthews": [0.5]}}
 SWORDS = {
     "contexts": {"c": {"context": "The cat sat."}},
@@ -176,16 +180,6 @@ GLUE = "gj04\t1\t\tThe cat sat.\ngj04\t0\t*\tCat the.\n"
 
 READERS = {
     "synonym table": Reader(make_table, ("table.npz",), lambda folder: SynonymTable.load(folder / "table.npz")),
-    "synonym list": Reader(
-        write("s.tsv", "big\tlarge,great\n"), ("s.tsv",), lambda folder: TsvLexicon(folder / "s.tsv")
-    ),
-    "results": Reader(write("r.jsonl", json.dumps(RESULT)), ("r.jsonl",), lambda f: read_results([f / "r.jsonl"])),
-    "dictionary": Reader(write("dict.txt", "the 3\ncat 2\n##s 1\n"), ("dict.txt",), read_symbols),
-    "GPT-2 numbers": Reader(
-        write("encoder.json", json.dumps({"a": 0, "b": 1, "c": 2})),
-        ("encoder.json",),
-        lambda folder: spell_symbols(["0", "1", "2"], folder / "encoder.json"),
-    ),
     "fast tokenizer": Reader(
         lambda folder: FastTokenizer.load(fast_tokenizer("bpe", folder)).save(folder),
         ("tokenizer.json", "tokenizer_config.json"),
@@ -193,36 +187,26 @@ READERS = {
     ),
     "GPT-2 BPE": Reader(lambda folder: gpt2().save(folder), ("encoder.json", "vocab.bpe"), load_tokenizer),
     "SentencePiece": Reader(lambda folder: sentencepiece().save(folder), ("sentencepiece.model",), load_tokenizer),
-    "vectors": Reader(write("v.txt", VECTORS), ("v.txt",), lambda f: list(read_vectors(f / "v.txt"))),
     "checkpoint": Reader(make_checkpoint, ("c.pt",), lambda f: select(read_checkpoint(f / "c.pt"), None)),
     "Hugging Face": Reader(
         lambda folder: save(random_model("BertForMaskedLM"), folder / "m"),
         ("m/config.json", "m/model.safetensors", "m/vocab.txt"),
         read_hugging_face,
     ),
-    "SQuAD": Reader(write("s.json", json.dumps(SQUAD)), ("s.json",), lambda folder: read_squad(folder / "s.json")),
-    "predictions": Reader(write("p.json", '{"a": "b"}'), ("p.json",), lambda f: read_predictions(f / "p.json")),
-    "GLUE": Reader(write("d.tsv", GLUE), ("d.tsv",), lambda f: read_split(TASKS["CoLA"], "train", f / "d.tsv")),
-    "judgements": Reader(write("j.json", json.dumps(SWORDS)), ("j.json",), lambda f: read_people(f / "j.json")),
-    "gzipped judgements": Reader(
-        write("j.json.gz", gzip.compress(json.dumps(SWORDS).encode())),
-        ("j.json.gz",),
-        lambda folder: read_people(folder / "j.json.gz"),
-    ),
-    "cloze answers": Reader(write("a.json", json.dumps(CLOZE)), ("a.json",), lambda f: read_answers(f / "a.json")),
-    "published answers": Reader(
-        write("a.txt", "{'The cat': {'sat': 0.75, 'unk': 0.25}}"), ("a.txt",), lambda f: read_answers(f / "a.txt")
-    ),
-    "minimal pairs": Reader(
-        write("p.jsonl", json.dumps(PAIR)),
-        ("p.jsonl",),
-        lambda f: list(Blimp.read(Blimp, f / "p.jsonl", (f / "p.jsonl").read_bytes())),
-    ),
-    "acceptance": Reader(
-        write("a.json", json.dumps({"format": "truneg_fairseq.acceptance/1", **ACCEPTANCE})),
-        ("a.json",),
-        lambda folder: AcceptanceModel.load(folder / "a.json"),
-    ),
+    "synonym list": one_file("s.tsv", "big\tlarge,great\n", TsvLexicon),
+    "results": one_file("r.jsonl", RESULT, lambda path: read_results([path])),
+    "dictionary": one_file("dict.txt", "the 3\ncat 2\n##s 1\n", read_symbols),
+    "GPT-2 numbers": one_file("encoder.json", {"a": 0, "b": 1, "c": 2}, lambda path: spell_symbols(["0", "2"], path)),
+    "vectors": one_file("v.txt", VECTORS, lambda path: list(read_vectors(path))),
+    "SQuAD": one_file("s.json", SQUAD, read_squad),
+    "predictions": one_file("p.json", {"a": "b"}, read_predictions),
+    "GLUE": one_file("d.tsv", GLUE, lambda path: read_split(TASKS["CoLA"], "train", path)),
+    "judgements": one_file("j.json", SWORDS, read_people),
+    "gzipped judgements": one_file("j.json.gz", gzip.compress(json.dumps(SWORDS).encode()), read_people),
+    "cloze answers": one_file("a.json", CLOZE, read_answers),
+    "published answers": one_file("a.txt", "{'The cat': {'sat': 0.75, 'unk': 0.25}}", read_answers),
+    "minimal pairs": one_file("p.jsonl", PAIR, lambda path: list(Blimp.read(Blimp, path, path.read_bytes()))),
+    "acceptance": one_file("a.json", ACCEPTANCE, AcceptanceModel.load),
 }
 
 
