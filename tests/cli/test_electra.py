@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
 from support.cli_runs import (
     RECIPES,
     assert_keys_are_known,
@@ -124,29 +126,16 @@ def test_recipes_train_with_hydra(recipe, objective, rates, data_bin, tmp_path):
     assert (tmp_path / "checkpoint_last.pt").exists()
 
 
-def composed(path: Path, objective: str) -> dict[str, dict[str, object]]:
-    """A recipe with the files of its groups, as hydra merges them."""
-    recipe = yaml.safe_load(path.read_text())
-    first, *others = recipe.pop("defaults", ["_self_"])
-    assert first == "_self_", "fairseq's defaults would override the rest"
-    for other in others:
-        if isinstance(other, str):
-            name = path.with_name(f"{other}.yaml")
-        else:
-            ((group, choice),) = other.items()
-            name = RECIPES / group / f"{objective if group == 'objective' else choice}.yaml"
-        for section, options in composed(name, objective).items() if yaml.safe_load(name.read_text()) else ():
-            recipe.setdefault(section, {}).update(options)
-    return recipe
-
-
 @pytest.mark.parametrize("objective", sorted(path.stem for path in RECIPES.glob("objective/*.yaml")))
 @pytest.mark.parametrize("name", sorted(path.stem for path in RECIPES.glob("*.yaml")))
 def test_recipes_say_only_what_fairseq_knows(name, objective):
     truneg_fairseq.register()
     from fairseq.models import ARCH_MODEL_REGISTRY
 
-    recipe = composed(RECIPES / f"{name}.yaml", objective)
+    with initialize_config_dir(str(RECIPES), version_base=None):
+        recipe = OmegaConf.to_container(compose(name, [f"objective={objective}"]))
+    first = yaml.safe_load((RECIPES / f"{name}.yaml").read_text())["defaults"][0]
+    assert first == "_self_", "fairseq's defaults would override the rest"
     model = recipe.pop("model")["_name"]
     assert model in ARCH_MODEL_REGISTRY or model == "roberta"
     assert_keys_are_known(recipe)
