@@ -12,7 +12,6 @@ import warnings
 import pytest
 from support.commands import REPOSITORY
 
-from truneg_fairseq.commands import data
 from truneg_fairseq.commands.main import COMMANDS, build_parser, main
 from truneg_fairseq.commands.parser import NoOptions
 
@@ -58,13 +57,7 @@ def test_a_training_that_lacks_something_is_one_line(words, line):
         main(words)
 
 
-SCRIPTS = REPOSITORY / "data-bin-scripts"
-STEPS = [name for name in data.COMMANDS if name not in ("", "counts")]
-NAMES = {"text": "extract_corpus"}
-"""The scripts that have another name than their step."""
-
-
-def help_of(capsys, run, *arguments: str) -> str:
+def help_of(capsys, run, *arguments: object) -> str:
     with pytest.raises(SystemExit) as ended:
         run(*arguments)
     assert ended.value.code == 0
@@ -73,22 +66,15 @@ def help_of(capsys, run, *arguments: str) -> str:
     return rest
 
 
-@pytest.mark.parametrize("step", STEPS)
-def test_a_script_is_a_step(step, capsys, monkeypatch):
-    script = SCRIPTS / f"{NAMES.get(step, step.replace('-', '_'))}.py"
-    monkeypatch.setattr(sys, "argv", [script.name, "--help"])
-    of_script = help_of(capsys, lambda: runpy.run_path(str(script), run_name="__main__"))
+@pytest.mark.parametrize(
+    ("name", "step"), [("extract_corpus", "text"), ("binarize", "binarize"), ("prepare", "prepare")]
+)
+def test_a_script_is_a_step(name, step, capsys, monkeypatch):
+    script = str(REPOSITORY / "data-bin-scripts" / f"{name}.py")
+    monkeypatch.setattr(sys, "argv", [script, "--help"])
+    of_script = help_of(capsys, lambda: runpy.run_path(script, run_name="__main__"))
     assert help_of(capsys, main, ["data", step, "--help"]) == of_script
     assert "--output" in of_script
-
-
-def test_scripts_are_steps_wordnet_wordpiece_and_a_reader_of_old_formats():
-    names = {NAMES.get(step, step.replace("-", "_")) for step in STEPS}
-    assert {path.stem for path in SCRIPTS.glob("*.py")} == names | {
-        "get_wordnet",
-        "judgements_to_swords",
-        "train_wordpiece",
-    }
 
 
 def end_of(monkeypatch, error: BaseException, *arguments: str) -> object:
@@ -112,9 +98,6 @@ def test_unforeseen_errors_are_one_line_without_traceback(monkeypatch, capsys):
     assert "Traceback" in capsys.readouterr().err
     denied = OSError(errno.EACCES, os.strerror(errno.EACCES), "a/b")
     assert end_of(monkeypatch, denied) == "truneg_fairseq: error: a/b: Permission denied"
-
-
-def test_interrupts(monkeypatch):
     assert end_of(monkeypatch, KeyboardInterrupt()) == 130
 
 
@@ -159,16 +142,13 @@ def test_wrong_command_lines_exit_with_2(capsys, arguments):
     assert "error: " in capsys.readouterr().err
 
 
-OUTPUTS = """
-compare r.jsonl --json
-compare r.jsonl --picture
-explain car --checkpoint none.pt --data bin --json
-explain car --checkpoint none.pt --data bin --html
-compare r.jsonl --html
-"""
-
-
-@pytest.mark.parametrize("command", OUTPUTS.strip().split("\n"))
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("compare r.jsonl --json", "compare r.jsonl --picture", "compare r.jsonl --html"),
+        *(f"explain car --checkpoint none.pt --data bin {flag}" for flag in ("--json", "--html")),
+    ],
+)
 def test_outputs_that_cannot_be_written_are_told_first(command, tmp_path, monkeypatch):
     """Before any input, none of which is there, is looked for."""
     monkeypatch.chdir(tmp_path)
