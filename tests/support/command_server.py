@@ -31,6 +31,7 @@ import threading
 import types
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 CUDA = Path("/dev/nvidiactl").exists()  # which does not survive a fork
 TRUNEG = ["-c", "from truneg_fairseq.commands.main import main; main()"]
@@ -157,7 +158,8 @@ def serve() -> list[str]:
     assert threading.active_count() == len(list(Path("/proc/self/task").iterdir())) == 1, "a thread"
     gc.collect()
     gc.freeze()
-    while listening in select.select([0, listening], [], [])[0]:  # stdin is closed when the tests end
+    watched: list[Any] = [0, listening]
+    while listening in select.select(watched, [], [])[0]:  # stdin is closed when the tests end
         client, _ = listening.accept()
         if os.fork() == 0:
             listening.close()
@@ -184,8 +186,8 @@ def keep(client: socket.socket) -> list[str]:
         os.close(file)
     with contextlib.suppress(BrokenPipeError):
         client.sendall(b"%d\n" % pid)
-        ended = os.pidfd_open(pid)
-        if client in select.select([client, ended], [], [])[0]:  # who asked was killed
+        watched: list[Any] = [client, os.pidfd_open(pid)]
+        if client in select.select(watched, [], [])[0]:  # who asked was killed
             os.kill(pid, signal.SIGKILL)
         client.sendall(b"%d\n" % os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
     os._exit(0)
