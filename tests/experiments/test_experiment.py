@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from support import commands
+from support import commands, squad_examples
 from support.commands import PIECES, WORDS
 from support.convert_models import random_model, save
 from support.convert_models import run_command as convert
 from support.finetunings import replace_popen
-from support.glue_files import write_glue
+from support.glue_files import write_glue, write_model
 from support.judgements import write
 from support.translations import write_translations
+from torch.nn import functional
 
 import truneg_fairseq
 from truneg_fairseq.commands.main import main
@@ -28,11 +30,11 @@ from truneg_fairseq.data.indexed import read_tokens
 from truneg_fairseq.data.tokenizer import BERT_SPECIALS, wordpiece_tokenizer
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.experiments import ExperimentOptions, evaluation
-from truneg_fairseq.experiments.evaluation import _mean_of
+from truneg_fairseq.experiments.evaluation import _finetuned, _mean_of
 from truneg_fairseq.experiments.run import Runner
-from truneg_fairseq.experiments.settings import Experiment, flags_of, read_experiment
+from truneg_fairseq.experiments.settings import Attack, Experiment, Finetuning, flags_of, read_experiment
 from truneg_fairseq.launch import process
-from truneg_fairseq.launch.training import hold_lock, write_settings
+from truneg_fairseq.launch.training import hold_lock
 from truneg_fairseq.models.checkpoints import read_checkpoint
 from truneg_fairseq.results.result import Result, append_result, read_results
 from truneg_fairseq.trainer.folder import keep_lines
@@ -116,7 +118,7 @@ def started(monkeypatch) -> Started:
 
 
 def experiment(folder: Path, output: Path, *arguments: str, values: tuple[str, ...] = ()) -> None:
-    named = (f"paths.data={folder / 'data-bin'}", f"paths.judgements={folder / 'swords.json.gz'}")
+    named = (f"paths.data={folder / 'data-bin'}", f"paths.judgements={folder / 'swords.json.gz'}", "seeds=1")
     file, output = map(str, (folder / "file.yaml", output))
     main(["experiment", file, "--output", output, "--cpu", *arguments, "--set", *named, *values])
 
@@ -125,28 +127,24 @@ def metrics(output: Path, task: str) -> dict[tuple[str, int], dict[str, float]]:
     return {(r.model, r.seed): r.metrics for r in read_results([output / "results.jsonl"]) if r.task == task}
 
 
-def independent(checkpoint: Path, data: Path) -> dict[str, float]:
-    """Loss in bits, accuracy and calibration error of a checkpoint, in plain loops; mask seed 1, as the file has it."""
+def independent(checkpoint: Path, data: Path) -> tuple[Any, Any, dict[str, float]]:
+    """A checkpoint's model and task, and its loss in bits and accuracy on ``valid``; mask seed 1, as in the file."""
     from fairseq import checkpoint_utils
 
     (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)], {"data": str(data), "seed": 1})
     task.load_dataset("valid")
-    sure, right, bits = [], [], []
+    logits, gold = [], []
     for batch in task.get_batch_iterator(task.dataset("valid"), max_sentences=3).next_epoch_itr(shuffle=False):
+        counted = batch["target"] != task.source_dictionary.pad()
+        gold.append(batch["target"][counted])
         with torch.no_grad():
-            logits = model.eval()(**batch["net_input"])[0].double().log_softmax(-1)
-        for row, column in (batch["target"] != task.source_dictionary.pad()).nonzero().tolist():
-            gold = int(batch["target"][row, column])
-            place = logits[row, column]
-            bits.append(-float(place[gold]) / np.log(2))
-            sure.append(float(place.max().exp()))
-            right.append(int(place.argmax()) == gold)
-    error = 0.0
-    for number in range(15):
-        inside = [k for k, p in enumerate(sure) if number / 15 < p <= (number + 1) / 15]
-        if inside:
-            error += abs(np.mean([sure[k] for k in inside]) - np.mean([right[k] for k in inside])) * len(inside)
-    return {"bits": float(np.mean(bits)), "accuracy": float(np.mean(right)), "ece": error / len(sure)}
+            logits.append(model.eval()(**batch["net_input"])[0][counted].double())
+    bits = functional.cross_entropy(torch.cat(logits), torch.cat(gold)).item() / math.log(2)
+    return (
+        model,
+        task,
+        {"bits": bits, "accuracy": (torch.cat(logits).argmax(1) == torch.cat(gold)).double().mean().item()},
+    )
 
 
 @pytest.mark.slow
@@ -159,10 +157,9 @@ def test_an_experiment_from_a_kill_to_its_tables_and_beyond(folder, tmp_path, st
             raise SystemExit(75)  # as signals do
         return found
 
-    one = ("seeds=1",)
     monkeypatch.setattr(process, "updates_in", interrupted)
     with pytest.raises(SystemExit) as stopped:
-        experiment(folder, output, values=one)
+        experiment(folder, output)
     assert stopped.value.code == 75
     told = capsys.readouterr().err
     assert f"stopped; the same command continues; results so far: {output / 'results.jsonl'}" in told
@@ -172,7 +169,7 @@ def test_an_experiment_from_a_kill_to_its_tables_and_beyond(folder, tmp_path, st
 
     monkeypatch.setattr(process, "updates_in", updates_of)
     started.lines.clear()  # how often to validate may change: it has no effect on the bits
-    experiment(folder, output, values=(*one, "training.validate-interval-updates=4"))
+    experiment(folder, output, values=("training.validate-interval-updates=4",))
     assert started.trainings == ["same/seed-1"]
     assert all("--cpu" in line for line in started.lines), "trainings keep off the GPU"
     assert len(started.evaluations) == 2, "one process a model"
@@ -185,7 +182,7 @@ def test_an_experiment_from_a_kill_to_its_tables_and_beyond(folder, tmp_path, st
     held_out = metrics(output, "held-out text")
     # The same batches, masks and dropout: the same objective ends in the same bits.
     assert held_out["same", 1] == held_out["baseline", 1]
-    expected = independent(output / "runs/baseline/seed-1/train/model.pt", folder / "data-bin")
+    _, _, expected = independent(output / "runs/baseline/seed-1/train/model.pt", folder / "data-bin")
     assert {name: held_out["baseline", 1][name] for name in expected} == pytest.approx(expected, abs=1e-6)
     for task in ("lexsub masked", "lexsub kept", "lexsub masked (people)", "lexsub kept (people)"):
         assert len(metrics(output, task)) == 2
@@ -195,9 +192,9 @@ def test_an_experiment_from_a_kill_to_its_tables_and_beyond(folder, tmp_path, st
     # done: nothing is started again; more may be asked for
     started.lines.clear()
     started.evaluations.clear()
-    experiment(folder, output, values=one)
+    experiment(folder, output)
     assert not started.lines + started.evaluations
-    more = (*one, "arms.third.options.hc-weight=1", "arms.baseline.seeds=2")
+    more = ("arms.third.options.hc-weight=1", "arms.baseline.seeds=2")
     experiment(folder, output, values=more)
     assert started.trainings == ["third/seed-1", "baseline/seed-2"]
     assert len(metrics(output, "lexsub kept")) == 4
@@ -206,13 +203,19 @@ def test_an_experiment_from_a_kill_to_its_tables_and_beyond(folder, tmp_path, st
     # a job that exists is what it is
     started.lines.clear()
     for value, line in [
-        ("training.lr=[0.02]", r"training of baseline seed 1 has --lr 0.01, and the file asks for 0.02; put it back"),
-        ("updates=7", r"training of baseline seed 1 has updates 6, and the file asks for 7;"),
-        ("training.weight-decay=0.1", r"has --weight-decay None, and the file asks for 0.1;"),
-        ("arms.same.options.uniform-targets=0.1", r"same seed 1 has --uniform-targets 0, .* for 0.1;"),
+        (
+            "training.lr=[0.02]",
+            r"baseline/seed-1/train: has a run with --lr 0.01, expected 0.02; give the same options",
+        ),
+        ("updates=7", r"baseline/seed-1/train: has a run with updates 6, expected 7;"),
+        ("training.weight-decay=0.1", r"has a run with --weight-decay None, expected 0.1;"),
+        (
+            "arms.same.options.uniform-targets=0.1",
+            r"same/seed-1/train: has a run with --uniform-targets 0, expected 0.1;",
+        ),
     ]:
         with pytest.raises(SystemExit, match=line) as refused:
-            experiment(folder, output, values=(*one, value))
+            experiment(folder, output, values=(value,))
         assert "\n" not in str(refused.value)
     assert not started.lines
     # an evaluation with other options is done again, and so is one of a model that was trained again
@@ -228,12 +231,22 @@ def test_an_experiment_from_a_kill_to_its_tables_and_beyond(folder, tmp_path, st
     experiment(folder, output, "--only", "baseline", values=(*more, "first_seed=2"))
     assert "no seed: its last one is below first_seed 2" in capsys.readouterr().out
 
+    # results that are lost keep nobody
+    (output / "runs/same/seed-1/train/measured.jsonl").unlink()
+    lost = r"1 failed, the first: held-out, same seed 1: .*measured.jsonl.*; remove .*/evaluated.json to evaluate"
+    with pytest.raises(SystemExit, match=lost):
+        experiment(folder, output, values=changed)
+    assert ("same", 1) not in metrics(output, "held-out text") and len(metrics(output, "lexsub kept")) == 4
+    (output / "runs/same/seed-1/held-out/evaluated.json").unlink()
+    experiment(folder, output, values=changed)
+    assert ("same", 1) in metrics(output, "held-out text")
+
 
 @pytest.mark.slow
 def test_glue_is_later_and_a_failing_arm_keeps_nobody(folder, tmp_path, started, capsys):
     prepared = write_glue(tmp_path / "glue", folder / "data-bin", ["RTE"])
     glue = f"{{prepared: {prepared}, tasks: [RTE], seeds: 1, options: {{epochs: 1, max-length: 16}}, arms: [same]}}"
-    values = (f"evaluations.finetune.glue={glue}", "evaluations.lexsub=null", "evaluations.held-out=null", "seeds=1")
+    values = (f"evaluations.finetune.glue={glue}", "evaluations.lexsub=null", "evaluations.held-out=null")
     values += ("arms.baseline.options.no-such-option=1",)
     with pytest.raises(SystemExit, match=r"1 failed, the first: baseline seed 1: training failed .*train\.log"):
         experiment(folder, tmp_path / "out", values=values)
@@ -250,7 +263,7 @@ def test_glue_is_later_and_a_failing_arm_keeps_nobody(folder, tmp_path, started,
 def test_electra_from_scratch(folder, tmp_path, started):
     """Its two parts are compared by what the last validation has logged; an update later they are others."""
     values = (
-        *("model.arch=electra_tiny", "model.options={encoder-layers: 1}", "updates=2", "seeds=1"),
+        *("model.arch=electra_tiny", "model.options={encoder-layers: 1}", "updates=2"),
         *("training.task=electra_pretraining", "training.criterion=electra", "training.validate-interval-updates=1"),
         "training.required-batch-size-multiple=1",
         *("arms.same.options={discriminator-weight: 20}", "evaluations={electra: {}, held-out: valid}"),
@@ -321,7 +334,7 @@ def test_electra_that_begins_as_a_bert(folder, tmp_path, started):
     halves = (electra / "discriminator", "--generator", electra / "generator")
     convert(*halves, tmp_path / "electra.pt", "--data", folder / "data-bin")
     values = (
-        *("model.arch=null", "model.options={encoder-layers: null, max_positions: null}", "updates=1", "seeds=1"),
+        *("model.arch=null", "model.options={encoder-layers: null, max_positions: null}", "updates=1"),
         *(f"model.checkpoint={tmp_path / 'electra.pt'}", "training.lr=1e-9"),
         *("training.task=electra_pretraining", "training.criterion=electra", "evaluations={electra: {}}"),
         *("evaluations.lexsub=null", "evaluations.held-out=null"),
@@ -344,7 +357,7 @@ def test_electra_that_begins_as_a_bert(folder, tmp_path, started):
 @pytest.mark.slow
 def test_rates_over_training(folder, tmp_path, started, monkeypatch, capsys):
     """Table 2: killed within a training, its checkpoints of every interval are those of the whole, in bf16 too."""
-    values = ("evaluations={held-out: {batch-size: 7}}", "seeds=1", "precision=bf16", "training.batch-size=88")
+    values = ("evaluations={held-out: {batch-size: 7}}", "precision=bf16", "training.batch-size=88")
     experiment(folder, tmp_path / "whole", "--only", "baseline", values=values)
     values += ("evaluations.held-out.every=2",)
     updates_of = process.updates_in
@@ -372,13 +385,20 @@ def test_rates_over_training(folder, tmp_path, started, monkeypatch, capsys):
         for after in (" after 33.33 %", " after 66.67 %", "")
     )
     for name, found in (("model-2.pt", first), ("model-4.pt", middle)):
-        assert found["bits"] == pytest.approx(independent(train / name, folder / "data-bin")["bits"], abs=1e-6)
+        assert found["bits"] == pytest.approx(independent(train / name, folder / "data-bin")[2]["bits"], abs=1e-6)
     assert last == metrics(tmp_path / "whole", "held-out text")["baseline", 1]
     tables = (tmp_path / "out" / "comparison.md").read_text()
     shown = dict(re.findall(r"^\| (\w+\.) (?:33\.33|66\.67|100) % +\| +([\d.]+) \|$", tables, re.MULTILINE))
     assert shown == {title: f"{100 * last[name]:.2f}" for title, name in (("Iter.", "hc_iter"), ("Pred.", "hc_pred"))}
-    with pytest.raises(SystemExit, match=r"training of baseline seed 1 has every 2, and the file asks for 3;"):
+    with pytest.raises(SystemExit, match=r"baseline/seed-1/train: has a run with every 2, expected 3;"):
         experiment(folder, tmp_path / "out", "--only", "baseline", values=(*values, "evaluations.held-out.every=3"))
+
+
+def finetuned(options: str) -> tuple[str, str]:
+    """In place of the held-out text; the data's folder stands for the task's."""
+    return "held-out: {files: valid, batch-size: 7}", (
+        f"finetune: {{glue: {{prepared: '${{paths.data}}/..', tasks: [data-bin], options: {{{options}}}}}}}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -393,11 +413,10 @@ def test_rates_over_training(folder, tmp_path, started, monkeypatch, capsys):
         ("  data: ???", "  data: ???\n  other: ???", r"file.yaml: paths.other has no value; give it with --set"),
         ("  held-out:", "  electra: {}\n  held-out:", r"evaluations.electra: arm baseline has the criterion masked"),
         ("baseline: {}", "baseline: {options: {hc-acceptance-model: no.json}}", r"model: /.*/no.json: no such file"),
-        (
-            "  held-out: {files: valid, batch-size: 7}",
-            "  finetune: {glue: {prepared: /nowhere, tasks: [RTE], options: {output: x}}}",
-            r"evaluations.finetune.glue.options: has 'output', which the experiment sets",
-        ),
+        (*finetuned("epoch: 1"), r"evaluations.finetune.glue.options: has 'epoch'; expected only batch_size, "),
+        (*finetuned("max-length: 4"), r"evaluations.finetune.glue.options: max_length 4: expected a number >= 8"),
+        (*finetuned("lr: high"), r"evaluations.finetune.glue.options: lr: Expected float"),
+        (*finetuned("output: x"), r"evaluations.finetune.glue.options: has 'output', which the experiment sets"),
         ("lr: [0.01]", "user_dir: /dir", r"training: user-dir: would run code; expected files, numbers and names"),
         ("lr: [0.01]", "user-d: /dir", r"training: user-d: would run code"),
         ("lr: [0.01]", "user-dir=/dir: true", r"key in training: Expected str matching regex"),
@@ -410,7 +429,8 @@ def test_rates_over_training(folder, tmp_path, started, monkeypatch, capsys):
 )
 def test_a_wrong_file_is_refused_in_one_line(folder, tmp_path, old, new, line):
     with pytest.raises(TrueNegError, match=line) as refused:
-        read(folder, tmp_path, old, new)
+        found = read(folder, tmp_path, old, new)
+        _ = Runner(found, ExperimentOptions(cpu=True)).runs[0].evaluations
     assert "\n" not in str(refused.value)
 
 
@@ -496,16 +516,8 @@ def test_the_examples_are_experiments(folder, tmp_path, monkeypatch):
         runner = Runner(found, ExperimentOptions(file=file, output=tmp_path / "out", cpu=True))
         assert len(runner.runs) == sum(len(found.seeds_of(arm)) for arm in found.arms)
         for run in runner.runs:
-            assert "--max-update" in run.training.flags
+            assert "--max-update" in run.flags
             assert run.evaluations
-
-
-@pytest.mark.parametrize("made", ["checkpoint_last.pt", "model.pt", "finished.json"])
-def test_settings_may_change_if_a_run_failed_before_it_saved_anything(made, tmp_path):
-    write_settings(tmp_path, {"split": "vaild"})
-    (tmp_path / made).touch()
-    with pytest.raises(TrueNegError, match="has a run with split vaild, expected valid"):
-        write_settings(tmp_path, {"split": "valid"})
 
 
 def test_files_in_options_are_relative_to_the_command_and_compared_by_content(folder, tmp_path, monkeypatch):
@@ -520,7 +532,7 @@ def test_files_in_options_are_relative_to_the_command_and_compared_by_content(fo
         Path("data/corpus_counts.npz").write_text(content)
         Path("fitted.json").write_text(content)
         found = read_experiment(Path("file.yaml"), values)
-        training = Runner(found, ExperimentOptions(file=Path("file.yaml"), output=Path("out"))).runs[0].training
+        training = Runner(found, ExperimentOptions(file=Path("file.yaml"), output=Path("out"))).runs[0]
         assert f"--hc-acceptance-model={tmp_path / 'fitted.json'}" in training.flags
         settings.append(training.settings)
     assert all(settings[0][name] != settings[1][name] for name in ("--corpus-counts", "--hc-acceptance-model"))
@@ -532,7 +544,7 @@ def test_cloze_and_pairs(folder, tmp_path, started):
     pairs.mkdir()
     line = {"sentence_good": "kids walked", "sentence_bad": "walked kids", "UID": "order"}
     (pairs / "order.jsonl").write_text(f"{json.dumps(line)}\n" * 2)
-    values = ("seeds=1", "updates=1", "evaluations.lexsub=null", "evaluations.held-out=null")
+    values = ("updates=1", "evaluations.lexsub=null", "evaluations.held-out=null")
     values += (f"evaluations.cloze={answers}", f"evaluations.blimp={{files: [{pairs}], limit: 1}}")
     (tmp_path / "zorro").mkdir()
     (tmp_path / "zorro" / "order.txt").write_text("walked kids\nkids walked\n")
@@ -557,34 +569,32 @@ def test_a_causal_lm_as_the_example_trains_it(folder, tmp_path, started):
     main(["experiment", str(EXAMPLES / "causal_lm.yaml"), "--output", str(tmp_path / "out"), "--cpu", "--set", *values])
     held_out, cloze = metrics(tmp_path / "out", "held-out text, generated"), metrics(tmp_path / "out", "cloze")
     assert held_out.keys() == cloze.keys() == {("baseline", 1), ("uniform", 1), ("corpus", 1)}
-    from fairseq import checkpoint_utils
-
     for arm in ("baseline", "corpus"):
-        checkpoint = str(tmp_path / "out" / "runs" / arm / "seed-1" / "train" / "model.pt")
-        (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([checkpoint], {"data": str(data)})
-        task.load_dataset("valid")
-        bits = []
-        for batch in task.get_batch_iterator(task.dataset("valid"), max_sentences=3).next_epoch_itr(shuffle=False):
-            with torch.no_grad():
-                found = model.eval()(**batch["net_input"])[0].log_softmax(-1).gather(2, batch["target"].unsqueeze(2))
-            bits += (-found.squeeze(2)[batch["target"] != task.source_dictionary.pad()] / np.log(2)).tolist()
-        assert held_out[arm, 1]["bits"] == pytest.approx(np.mean(bits), abs=2e-3)  # logged with three digits
+        model, task, expected = independent(tmp_path / "out" / "runs" / arm / "seed-1" / "train" / "model.pt", data)
+        assert held_out[arm, 1]["bits"] == pytest.approx(expected["bits"], abs=2e-3)  # logged with three digits
         begin, *words = [task.source_dictionary.index(word) for word in ("</s>", "the", "large", "car", "film")]
         with torch.no_grad():
-            row = model(torch.tensor([[begin, *words[:2]]]))[0][0, -1].log_softmax(-1)[words[2:]] / np.log(2)
+            row = model(torch.tensor([[begin, *words[:2]]]))[0][0, -1].log_softmax(-1)[words[2:]] / math.log(2)
         assert cloze[arm, 1]["bits"] == pytest.approx(-float(row @ torch.tensor([2 / 3, 1 / 3])), abs=1e-4)
     assert "corpus: held-out loss " in (tmp_path / "out" / "comparison.md").read_text()
 
 
 @pytest.mark.slow
-def test_results_that_are_lost_keep_nobody(folder, tmp_path, started):
-    values = ("seeds=1", "updates=1", "evaluations.lexsub=null")
-    experiment(folder, tmp_path, "--only", "baseline", values=values)
-    (tmp_path / "runs/baseline/seed-1/train/measured.jsonl").unlink()
-    lost = r"1 failed, the first: held-out, baseline seed 1: .*measured.jsonl.*; remove .*/evaluated.json to evaluate"
-    with pytest.raises(SystemExit, match=lost):
-        experiment(folder, tmp_path, values=values)
-    assert [result.model for result in read_results([tmp_path / "results.jsonl"])] == ["same"]
-    (tmp_path / "runs/baseline/seed-1/held-out/evaluated.json").unlink()
-    experiment(folder, tmp_path, values=values)
-    assert [result.model for result in read_results([tmp_path / "results.jsonl"])] == ["baseline", "same"]
+def test_squad_is_fine_tuned_attacked_and_tidied(tmp_path):
+    """The result lines of SQuAD and of the attack; the model goes when both are there."""
+    data = squad_examples.write_data(tmp_path / "bin")
+    prepared = squad_examples.prepare(tmp_path / "squad", data, 8, 4).parent
+    model = write_model(tmp_path, data, max_position_embeddings=24)
+    folder = tmp_path / "out" / "train"
+    run = SimpleNamespace(arm="hc", seed=4, name="hc seed 4", model_path=model, cpu=True, folder=folder)
+    attacked = tmp_path / "attacked.json"  # what stands behind a "-" is the name of a variant
+    attacked.write_text((tmp_path / "squad/valid.json").read_text().replace("valid-", "valid_").replace("-0", ""))
+    options, attacks = {"epochs": 1, "batch-size": 8}, {"AddOne": Attack(data=attacked)}
+    asked = Finetuning(prepared=prepared, tasks=["SQuAD"], seeds=1, options=options, attacks=attacks)
+    (found,) = _finetuned("squad", asked, run)
+    for call in found.calls:
+        call()
+    assert list((tmp_path / "out").rglob("model.pt"))
+    found.tidy()
+    assert not list((tmp_path / "out").rglob("*.pt"))
+    assert {each.key for each in found.results()} == {("hc", "SQuAD", 4), ("hc", "AddOne", 4)}

@@ -8,14 +8,25 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial, wraps
+from pathlib import Path
 
 import pytest
 import torch
 from support.commands import command_environment
 
+import truneg_fairseq.experiments.run as experiments_run
+import truneg_fairseq.finetuning.run as finetuning_run
 from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.evaluation.models import OpeningOptions
+from truneg_fairseq.evaluation.yardstick import Task
+from truneg_fairseq.experiments import evaluation
+from truneg_fairseq.experiments.evaluation import Asked
+from truneg_fairseq.experiments.settings import Arm, Evaluations, Experiment, Model
+from truneg_fairseq.finetuning import FinetuneOptions
 from truneg_fairseq.launch import process
 from truneg_fairseq.launch.process import PACKAGES, peak_memory_mb, run_logged
+from truneg_fairseq.results.result import NamedModel
 
 TRAP = "from pathlib import Path\nPath(__file__).with_name('trapped').touch()\nraise ImportError(__file__)\n"
 
@@ -107,50 +118,64 @@ def test_a_signal_that_is_sent_twice_lets_a_job_save(number, tmp_path):
     assert (tmp_path / "saved").exists()
 
 
-KEPT = """
+CALLS = """
 import sys
-from functools import partial, wraps
-from importlib import import_module
+from functools import partial
 from pathlib import Path
-from truneg_fairseq.results.result import NamedModel
-from truneg_fairseq.evaluation.yardstick import Task
-from truneg_fairseq.experiments.evaluation import Asked
-from truneg_fairseq.experiments.run import Run, execute_alone
-from truneg_fairseq.experiments.settings import Arm, Evaluations, Experiment, Model
-from truneg_fairseq.experiments.training import Pretraining
-from truneg_fairseq.finetuning import FinetuneOptions
-from truneg_fairseq.evaluation.models import OpeningOptions
-from truneg_fairseq.launch import process
-made = FinetuneOptions(models=["a"], prepared=Path("b"), output=Path("c"), seeds=[1, 2], lr=0.1)
-asked = Asked(NamedModel("a", Path("b")), Task("sts", ("c",), limit=2), Path("d"), (NamedModel("e", Path("f")),))
-evaluations = Evaluations(tasks={"sts": asked.task})
-arms = {"a": Arm(options={"lr": [0.1, 1], "fp16": True}, synonym_table=Path("t"))}
-named = {"training": {"lr": 1}, "updates": 2, "arms": arms, "evaluations": evaluations}
-experiment = Experiment(data=Path("d"), model=Model(arch="a"), **named)
-training = Pretraining(seed=1, folder=Path("f"), cpu=True, experiment=experiment, arm="a")
-wanted = {
-    "experiments.evaluation:measure": {"asked": [asked], "options": OpeningOptions(data=Path("d"), cpu=True)},
-    "experiments.run:execute_alone": {"run": Run(training, Path("r")), "late": True},
-    "finetuning.run:finetune_all": {"options": made},
-}
-calls, found = [], []
-for name, keywords in wanted.items():
-    module, _, function = name.partition(":")
-    module = import_module(f"truneg_fairseq.{module}")
-    calls.append(partial(getattr(module, function), **keywords))
-process.keep_calls(Path(sys.argv[1]), calls)
-for call in calls:  # in their places stand functions that keep what they get
-    @wraps(call.func)
-    def keep(**keywords):
-        found.append(keywords)
-    setattr(sys.modules[call.func.__module__], call.func.__name__, keep)
-process.call_kept(Path(sys.argv[1]))
-assert found == list(wanted.values()), found
+from truneg_fairseq.finetuning.task import read_info
+from truneg_fairseq.launch.process import call_logged, read_tail, run_logged
+folder = Path(sys.argv[1])
+names = {"log": folder / "log", "poll": lambda: None}
+assert call_logged([partial(read_info, folder=folder / "none")], device="7", **names) == 1
+shell = ["sh", "-c", "echo $CUDA_VISIBLE_DEVICES"]
+assert run_logged(shell, folder=folder, device="7", **names | {"log": folder / "gpu"}) == 0
+call_logged([partial(read_tail, path=folder / "fifo", size=1)], device=None, **names)
 """
 
 
-def test_a_call_is_kept_as_json_and_only_functions_of_the_package_are_called(tmp_path):
-    subprocess.run([sys.executable, "-c", KEPT, tmp_path / "kept.json"], env=command_environment(), check=True)
+def test_an_evaluation_is_logged_and_ends_with_the_command_that_was_killed(tmp_path):
+    """By SIGKILL of the command alone, as the kernel kills where memory ends."""
+    os.mkfifo(tmp_path / "fifo")
+    with (
+        subprocess.Popen([sys.executable, "-c", CALLS, str(tmp_path)], env=command_environment()) as parent,
+        (tmp_path / "fifo").open("w"),  # waits until it is read
+    ):
+        children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()
+        assert children
+        parent.kill()
+        deadline = time.monotonic() + 60
+        while any(is_running(Path("/proc", number)) for number in children):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    lines = (tmp_path / "log").read_text().splitlines()
+    assert lines[1].startswith(f"truneg_fairseq: error: {tmp_path}/none/info.json: no such file")
+    assert (tmp_path / "gpu").read_text() == "7\n"
+
+
+def is_running(process: Path) -> bool:
+    """A process that ended and that nobody asked for is a zombie."""
+    return process.exists() and (process / "stat").read_text().split()[2] != "Z"
+
+
+def test_a_call_is_kept_as_json_and_only_functions_of_the_package_are_called(tmp_path, monkeypatch):
+    asked = Asked(NamedModel("a", Path("b")), Task("sts", ("c",), limit=2), Path("d"), (NamedModel("e", Path("f")),))
+    arms = {"a": Arm(options={"lr": [0.1, 1], "fp16": True}, synonym_table=Path("t"))}
+    named = {"training": {"lr": 1}, "updates": 2, "arms": arms, "evaluations": Evaluations(tasks={"sts": asked.task})}
+    experiment = Experiment(data=Path("d"), model=Model(arch="a"), **named)
+    run = experiments_run.Run(seed=1, folder=Path("f"), cpu=True, experiment=experiment, arm="a")
+    options = FinetuneOptions(models=["a"], prepared=Path("b"), output=Path("c"), seeds=[1, 2], lr=0.1)
+    wanted = {
+        evaluation.measure: {"asked": [asked], "options": OpeningOptions(data=Path("d"), cpu=True)},
+        experiments_run.execute_alone: {"run": run, "late": True},
+        finetuning_run.finetune_all: {"options": options},
+    }
+    process.keep_calls(tmp_path / "kept.json", [partial(function, **keywords) for function, keywords in wanted.items()])
+    found = []
+    for function in wanted:  # in their places stand functions that keep what they get
+        keep = wraps(function)(lambda **keywords: found.append(keywords))
+        monkeypatch.setattr(sys.modules[function.__module__], function.__name__, keep)
+    process.call_kept(tmp_path / "kept.json")
+    assert found == list(wanted.values())
     for name in ("os:system", "truneg_fairseq.launch.process:os.system", "truneg_fairseq.launch.process:partial"):
         call = {"function": name, "arguments": {"command": "touch ran"}}
         (tmp_path / "job.json").write_text(json.dumps({"folder": str(tmp_path), "calls": [call]}))

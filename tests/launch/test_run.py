@@ -80,7 +80,7 @@ def test_checkpoints_of_another_training_are_left_alone(tmp_path, monkeypatch):
     """Continued they would be reported as this run; after one that diverged they would be gone."""
     play(monkeypatch, "", EXIT_DIVERGED)
     (tmp_path / "checkpoint_best.pt").write_text("pre-trained")
-    with pytest.raises(TrueNegError, match=r"--output .*: has checkpoints of another training; choose another folder"):
+    with pytest.raises(TrueNegError, match=r"has checkpoints of another training; choose another --output"):
         train(tmp_path)
     assert [path.name for path in tmp_path.glob("[!.]*")] == ["checkpoint_best.pt"]
 
@@ -121,40 +121,14 @@ def test_the_command_has_the_precision(tmp_path):
     assert commands["bf16"].partition(" data ")[2] == commands["fp32"].partition(" data ")[2]
 
 
+def evaluation_in(folder: Path, **fields: Any) -> evaluation.Evaluation:
+    names = {"name": "lexsub", "model": folder / "model.pt", "folder": folder / "lexsub", **fields}
+    return evaluation.Evaluation(settings={}, calls=[list], results=list, **names)
+
+
 def evaluate(one: evaluation.Evaluation) -> None:
     run = SimpleNamespace(experiment=SimpleNamespace(data=Path()), cpu=True)
-    evaluation.evaluate_together([one], run, Path(), lambda: None, None)
-
-
-def test_checkpoints_are_kept_until_their_evaluation_is_recorded(tmp_path, monkeypatch):
-    """Without them a kill in between would have it trained again."""
-    names = {"model": tmp_path / "model.pt", "folder": tmp_path / "squad", "removed": "checkpoint*.pt"}
-    names["model"].touch()
-    found = evaluation.Evaluation(name="SQuAD", settings={}, calls=[list], results=list, **names)
-    play(monkeypatch, "", 0, "checkpoint_last.pt")
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(evaluation, "replacing_text", interrupt_at_the_record)
-        evaluate(found)
-    assert (tmp_path / "squad/checkpoint_last.pt").exists()
-    assert not found.done
-    evaluate(found)
-    assert not (tmp_path / "squad/checkpoint_last.pt").exists()
-    assert found.done
-
-
-def test_an_interrupted_evaluation_begins_anew_with_another_model(tmp_path, monkeypatch):
-    names = {"model": tmp_path / "model.pt", "folder": tmp_path / "lexsub"}
-    names["model"].write_text("one")
-    found = evaluation.Evaluation(name="lexsub", settings={}, calls=[list], results=list, **names)
-    play(monkeypatch, "", 1, "results.jsonl")
-    with pytest.raises(TrueNegError, match="lexsub: failed"):
-        evaluate(found)
-    play(monkeypatch, "", 0)
-    evaluate(found)
-    assert (tmp_path / "lexsub/results.jsonl").exists(), "of the same model it goes on"
-    names["model"].write_text("another")
-    evaluate(found)
-    assert not (tmp_path / "lexsub/results.jsonl").exists()
+    evaluation.evaluate_together([one], run, lambda: None, None)
 
 
 def interrupt_at_the_record(path: Path) -> object:
@@ -163,14 +137,35 @@ def interrupt_at_the_record(path: Path) -> object:
     return replacing_text(path)
 
 
-def test_an_earlier_error_does_not_explain_a_killed_evaluation(tmp_path, monkeypatch):
-    model = tmp_path / "model.pt"
-    model.touch()
-    found = evaluation.Evaluation(name="lexsub", model=model, folder=tmp_path, settings={}, calls=[list], results=list)
+def test_checkpoints_are_kept_until_their_evaluation_is_recorded(tmp_path, monkeypatch):
+    """Without them a kill in between would have it trained again."""
+    (tmp_path / "model.pt").touch()
+    found = evaluation_in(tmp_path, removed="checkpoint*.pt")
+    play(monkeypatch, "", 0, "checkpoint_last.pt")
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(evaluation, "replacing_text", interrupt_at_the_record)
+        evaluate(found)
+    assert (tmp_path / "lexsub/checkpoint_last.pt").exists()
+    assert not found.done
+    evaluate(found)
+    assert not (tmp_path / "lexsub/checkpoint_last.pt").exists()
+    assert found.done
+
+
+def test_an_interrupted_evaluation_begins_anew_with_another_model(tmp_path, monkeypatch):
+    (tmp_path / "model.pt").write_text("one")
+    found = evaluation_in(tmp_path)
+    # An earlier error does not explain a later kill.
     for printed, code, told in (
         ("truneg_fairseq: error: no such file\n", 1, r"\(no such file\)"),
         ("", KILLED, r"\(exit code -9\)"),
     ):
-        play(monkeypatch, printed, code)
+        play(monkeypatch, printed, code, "results.jsonl")
         with pytest.raises(TrueNegError, match=rf"lexsub: failed {told}"):
             evaluate(found)
+    play(monkeypatch, "", 0)
+    evaluate(found)
+    assert (tmp_path / "lexsub/results.jsonl").exists(), "of the same model it goes on"
+    (tmp_path / "model.pt").write_text("another")
+    evaluate(found)
+    assert not (tmp_path / "lexsub/results.jsonl").exists()

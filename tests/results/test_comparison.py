@@ -21,9 +21,9 @@ from support.squad_examples import one_line
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.results.comparison import Comparison
-from truneg_fairseq.results.intervals import Ratio, ratios_as_fields
-from truneg_fairseq.results.result import Metric, Result, append_result, read_results
-from truneg_fairseq.results.tables import mark
+from truneg_fairseq.results.intervals import Ratio, holm, p_value, ratios_as_fields
+from truneg_fairseq.results.result import HELD_OUT, Metric, Result, append_result, read_results
+from truneg_fairseq.results.tables import verdict
 
 GLUE = {
     **{"CoLA": "matthews", "SST-2": "accuracy", "MRPC": "accuracy", "STS-B": "spearman"},
@@ -173,20 +173,6 @@ def test_seeds_are_averaged_and_different_settings_named(capsys, tmp_path):
     assert not Comparison(results[:2]).mixed
 
 
-def test_noise_is_marked_and_gains_are_not():
-    def marks(gains: list[float]) -> str:
-        runs = [result("base", "RTE", seed, accuracy=0.5) for seed in range(len(gains))]
-        runs += [result("new", "RTE", seed, accuracy=0.5 + gain) for seed, gain in enumerate(gains)]
-        comparison = Comparison(runs)
-        return mark(comparison.summary("new", comparison.groups["GLUE"][0]))
-
-    assert marks([0.05, -0.04, 0.03]) == "not significant"
-    assert marks([0.05, 0.04, 0.05]) == "↑ better"
-    assert marks([-0.05, -0.04, -0.05]) == "↓ worse"
-    assert marks([0.05]) == ""
-    assert marks([0.05, 0.05]) == "", "two seeds are no evidence, however well they agree"
-
-
 @pytest.mark.parametrize("by_example", [False, True])
 def test_a_rounding_error_is_no_difference(by_example):
     """Three times a tenth, in two ways."""
@@ -251,10 +237,9 @@ def test_latex_and_markdown(capsys, tmp_path):
 
 
 def test_losses_are_shown_in_bits_and_rates_in_percent(capsys, tmp_path):
-    losses = {"baseline": 100, "hc": 90}
     runs = [
         result(model, "held-out text", seed, bits=6.0 + seed / part, ece=0.02)
-        for model, part in losses.items()
+        for model, part in (("baseline", 100), ("hc", 90))
         for seed in (1, 2, 3)
     ]
     out = run(capsys, write(tmp_path / "r.jsonl", runs))
@@ -402,3 +387,77 @@ def test_files_are_written_for_a_reader_that_leaves(tmp_path):
     assert run_unread(truneg("compare", path, "--json", made, "--picture", picture)) == 0
     assert made.exists() and picture.exists()
     assert run_unread(truneg("compare", path)) == 141  # 128 + SIGPIPE
+
+
+NOISE = (0.0, 0.02, 0.05)
+
+
+def losses(**by_arm: tuple[float, ...]) -> list[Result]:
+    """Held-out losses in bits of each arm, by seed."""
+    shown = {"bits": Metric("bits", False, "bits"), "ece": Metric("ECE", False)}
+    return [
+        Result(model=arm, task=HELD_OUT, seed=seed, metrics={"bits": bits, "ece": 0.02}, shown=shown)
+        for arm, row in by_arm.items()
+        for seed, bits in enumerate(row, start=1)
+    ]
+
+
+def test_a_lower_loss_than_baseline_and_control_helps():
+    found = losses(
+        baseline=NOISE, control=[each - 0.1 for each in NOISE], treatment=[each - 0.201 for each in (0.0, 0.021, 0.05)]
+    )
+    answer, *details = verdict(found, "baseline", "control")
+    assert answer == "treatment helps: its held-out loss is lower than that of baseline and control."
+    against = [line.partition(":")[0] for line in details]
+    assert against == ["control against baseline", "treatment against baseline", "treatment against control"]
+    assert details[0] == (
+        "control against baseline: held-out loss better (-0.100 bits [-0.100, -0.100]); calibration error not "
+        "significant (+0.00 points [+0.00, +0.00])."
+    )
+
+
+def test_the_verdict_names_how_many_more_seeds_are_needed():
+    found = losses(baseline=NOISE, control=(-0.3, -0.28, -0.25), treatment=(-0.31, -0.28, -0.27))
+    (quantity,) = [each for each in Comparison(found).groups[HELD_OUT] if each.title == "bits"]
+    summary = Comparison(found, "control").summary("treatment", quantity)
+    more = summary.seeds_needed - 3
+    assert more > 1
+    assert verdict(found, "baseline", "control")[0] == (
+        f"treatment: the difference in held-out loss to control is not significant (control: about {more} more seeds "
+        "needed)."
+    )
+
+
+def test_a_verdict_of_many_arms_is_corrected_for_their_number():
+    """Of twelve arms that differ from the baseline by noise alone, one "helps" in one of five experiments."""
+    random = np.random.default_rng(1)
+    helps = plain = 0
+    for _ in range(60):
+        base, *arms = random.normal(size=(13, 5))
+        found = losses(baseline=tuple(base), **{f"a{n}": tuple(row) for n, row in enumerate(arms)})
+        helps += any(" helps" in line for line in verdict(found, "baseline"))
+        plain += any((row - base).mean() < 0 and p_value(row - base) < 0.05 for row in np.array(arms))
+    assert helps <= 3 and plain >= 8
+    assert holm({"a": 0.01, "b": 0.04, "c": 0.03}) == pytest.approx({"a": 0.03, "b": 0.06, "c": 0.06})
+    arms = {f"a{n}": tuple(each - 1 for each in NOISE[::-1]) for n in range(3)}
+    assert "a0 helps: its held-out loss is lower than that of baseline (Holm's correction for 3 arms)." in verdict(
+        losses(baseline=NOISE, **arms), "baseline"
+    )
+
+
+def test_a_higher_loss_does_not_help():
+    found = losses(baseline=NOISE, worse=[each + 0.1 for each in NOISE])
+    assert verdict(found, "baseline")[0] == "worse does not help: its held-out loss is higher than that of baseline."
+
+
+def test_two_seeds_say_nothing():
+    found = losses(baseline=NOISE[:2], other=(-1.0, -1.0))
+    assert verdict(found, "baseline") == [
+        "other: held-out loss -1.010 bits to baseline. 2 seeds are no evidence, at least 3 are needed.",
+        "other against baseline: held-out loss -1.010 bits; calibration error +0.00 points.",
+    ]
+
+
+def test_without_held_out_text_there_is_no_verdict():
+    found = [Result(model=arm, task="CoLA", seed=1, metrics={"matthews": 0.5}) for arm in ("a", "b")]
+    assert verdict(found, "a") == []

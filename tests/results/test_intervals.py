@@ -11,13 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from support.commands import REPOSITORY
 
-from truneg_fairseq.results.intervals import (
-    Ratio,
-    bootstrap,
-    p_value,
-    seed_interval,
-    seeds_needed,
-)
+from truneg_fairseq.results.intervals import Ratio, bootstrap, p_value, seed_interval, seeds_needed
 
 GAIN = 0.02
 VALUES = st.lists(st.floats(-1, 1), min_size=2, max_size=8)
@@ -50,10 +44,6 @@ def test_two_seeds_that_agree_by_chance_are_not_trusted(ratio):
     assert measured(2, ratio, 600) > 0.935
 
 
-def item_interval(values, **options):
-    return bootstrap(lambda drawn: values[drawn].mean(axis=1), len(values), **options)
-
-
 @given(values=VALUES)
 @settings(max_examples=40, deadline=None)
 def test_seeds_alone_give_the_paired_t_interval(values):
@@ -78,7 +68,8 @@ def test_the_p_value_is_where_the_interval_begins_to_contain_zero(values):
 
 def test_a_bootstrap_in_blocks_depends_on_its_seed_alone():
     values = np.random.default_rng(1).random(3000)  # more than one block
-    assert item_interval(values, seed=5) == item_interval(values, seed=5) != item_interval(values, seed=6)
+    found = [bootstrap(lambda drawn: values[drawn].mean(axis=1), 3000, seed=seed) for seed in (5, 5, 6)]
+    assert found[0] == found[1] != found[2]
 
 
 def test_one_seed_has_no_interval_and_equal_runs_a_point():
@@ -108,16 +99,13 @@ def test_a_rate_without_a_denominator():
     assert (low, high) == pytest.approx((0.9, 0.9)), "samples without a denominator are left out"
 
 
-@pytest.mark.parametrize(("effect", "seeds"), [(2, 5), (1, 10), (0.5, 34), (0.2, 199)])
-def test_how_many_seeds_tell_a_difference(effect, seeds):
+def test_how_many_seeds_tell_a_difference():
     """The known sample sizes of the two-sided paired t test at 5 % with power 80 %."""
-    differences = np.array([effect - 1 / 2**0.5, effect + 1 / 2**0.5])  # their standard deviation is 1
-    assert seeds_needed(differences) == seeds_needed(-3 * differences) == seeds
-
-
-def test_differences_that_no_number_of_seeds_tells():
-    for differences in ([0.5], [-1.0, 1.0], [-0.99, 1.0]):  # the last would need more than it looks for
-        assert seeds_needed(np.array(differences)) is None
+    for effect, seeds in ((2, 5), (1, 10), (0.5, 34), (0.2, 199)):
+        differences = np.array([effect - 1 / 2**0.5, effect + 1 / 2**0.5])  # their standard deviation is 1
+        assert seeds_needed(differences) == seeds_needed(-3 * differences) == seeds
+    for open_ in ([0.5], [-1.0, 1.0], [-0.99, 1.0]):  # the last would need more than it looks for
+        assert seeds_needed(np.array(open_)) is None
     for second in (0.5, 0.5 + 1e-15):  # where the noncentral t of scipy is NaN
         assert seeds_needed(np.array([0.5, second])) == 2
 

@@ -168,7 +168,7 @@ def experiment(options: ExperimentOptions) -> None:
             so_far = f"; results so far: {results}" if results.exists() else ""
             print(f"stopped; the same command continues{so_far}", file=sys.stderr)
             raise
-    print("\n".join(runner.table()))
+    print(runner.table())
     print("\n".join(["", *runner.comparison, ""]))
     for path in (options.output / TABLES_NAME, options.output / PAGE_NAME):
         if path.exists():

@@ -116,7 +116,7 @@ class Evaluation:
 
 
 def evaluate_together(
-    evaluations: Sequence[Evaluation], run: Pretraining, folder: Path, poll: Callable[[], None], device: str | None
+    evaluations: Sequence[Evaluation], run: Pretraining, poll: Callable[[], None], device: str | None
 ) -> str:
     """Evaluates a model in one process: all of its yardsticks, or one evaluation's calls. Says what was done.
 
@@ -125,7 +125,7 @@ def evaluate_together(
     asked = [each.asked for each in evaluations if each.asked]
     options = OpeningOptions(data=run.experiment.data.resolve(), cpu=run.cpu)
     calls = [partial(measure, asked=asked, options=options)] if asked else evaluations[0].calls
-    log = (folder if asked else evaluations[0].folder) / LOG_NAME
+    log = (run.folder.parent if asked else evaluations[0].folder) / LOG_NAME
     name, started, start = "; ".join(each.name for each in evaluations), time.monotonic(), size_of(log)
     for each in evaluations:
         each.begin()
@@ -138,20 +138,21 @@ def evaluate_together(
     return f"{name}: done in {seconds:.0f} s"
 
 
-def evaluations_of(run: Pretraining, folder: Path) -> list[Evaluation]:
+def evaluations_of(run: Pretraining) -> list[Evaluation]:
     """The evaluations of a training's model, in the folder of the arm and seed."""
     asked = run.experiment.evaluations
-    found = [_measured(task, run, folder) for task in asked.tasks.values()]
+    found = [_measured(task, run) for task in asked.tasks.values()]
     found += [_validated(name, part.split, run) for name in _VALIDATED if (part := getattr(asked, name))]
     for name, part in asked.finetune.items():
         if part.arms is None or run.arm in part.arms:
-            found += _finetuned(name, part, run, folder)
+            found += _finetuned(name, part, run)
     return found
 
 
-def _measured(task: Task, run: Pretraining, folder: Path) -> Evaluation:
+def _measured(task: Task, run: Pretraining) -> Evaluation:
     """What a yardstick measures of one model."""
-    is_held_out, path, earlier = task.name == "held-out", (folder / task.name / RESULTS_NAME).resolve(), []
+    is_held_out, folder, earlier = task.name == "held-out", run.folder.with_name(task.name), []
+    path = (folder / RESULTS_NAME).resolve()
     options = {name: getattr(task, name) for name in ("mask_seed", "batch_size", "limit")}
     settings: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if task.synonym_table is not None:
@@ -176,7 +177,7 @@ def _measured(task: Task, run: Pretraining, folder: Path) -> Evaluation:
     return Evaluation(
         name=f"{task.name}, {run.name}",
         model=run.model_path,
-        folder=folder / task.name,
+        folder=folder,
         settings=settings,
         asked=Asked(model, replace(task, files=files, synonym_table=table), path, tuple(earlier)),
         results=results,
@@ -214,13 +215,13 @@ def _validated(name: str, split: str, run: Pretraining) -> Evaluation:
     return Evaluation(
         name=f"{name}, {run.name}",
         model=run.model_path,
-        folder=run.folder.parent / name,
+        folder=run.folder.with_name(name),
         settings={"split": split},
         results=results,
     )
 
 
-def _finetuned(name: str, asked: Finetuning, run: Pretraining, folder: Path) -> Iterator[Evaluation]:
+def _finetuned(name: str, asked: Finetuning, run: Pretraining) -> Iterator[Evaluation]:
     """An evaluation for each task, or with attacks for each task and seed; the last one has the results of all."""
     seeds, settings = range(1, asked.seeds + 1), kept_options(with_dashes(asked.options))
     for attack_name, each in asked.attacks.items():
@@ -229,7 +230,10 @@ def _finetuned(name: str, asked: Finetuning, run: Pretraining, folder: Path) -> 
     written = [RESULTS_NAME, *(f"{attack_name}.jsonl" for attack_name in asked.attacks)]
     for task in asked.tasks:
         groups = [[seed] for seed in seeds] if asked.attacks else [list(seeds)]
-        places = [(folder / name / (f"{task}-{group[0]}" if asked.attacks else task)).resolve() for group in groups]
+        places = [
+            (run.folder.with_name(name) / (f"{task}-{group[0]}" if asked.attacks else task)).resolve()
+            for group in groups
+        ]
         for place, group in zip(places, groups, strict=True):
             tuned = place / "runs" / run.arm / f"{task}-{group[0]}" / MODEL_NAME
             named: dict[str, Any] = {"trained": tuned, "model": run.arm, "seed": group[0], "cpu": run.cpu}

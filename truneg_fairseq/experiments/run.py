@@ -5,16 +5,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Any
+
+from tabulate import tabulate
 
 from .. import register
 from ..errors import TrueNegError
 from ..files import replacing_text
 from ..launch.jobs import SLURM, Job, call_in_job, devices_of, run_jobs
-from ..launch.training import RESULTS_NAME, changed_setting, check_precision, hold_lock
+from ..launch.training import RESULTS_NAME, check_precision, check_settings, hold_lock
 from ..models.checkpoints import quiet_fairseq
 from ..report.page import report_page
 from ..report.run import find_runs
@@ -30,41 +31,24 @@ from .training import Pretraining, check_start
 TABLES_NAME, PAGE_NAME = "comparison.md", "report.html"
 
 
-@dataclass(frozen=True)
-class Run:
+@dataclass(frozen=True, kw_only=True)
+class Run(Pretraining):
     """One arm with one seed: its training and its evaluations."""
-
-    training: Pretraining
-    folder: Path  # of both
-
-    @property
-    def name(self) -> str:
-        return self.training.name
 
     @cached_property
     def evaluations(self) -> list[Evaluation]:
-        return evaluations_of(self.training, self.folder)
+        return evaluations_of(self)
 
     def missing(self, *, late: bool) -> list[Evaluation]:
         return [each for each in self.evaluations if each.late == late and not each.done]
 
     def steps(self, *, late: bool) -> int:
         """Trainings and evaluations to do: the training with the quick evaluations, or the late ones."""
-        return len(self.missing(late=late)) + (not late and not self.training.model_path.exists())
-
-    def check(self, file: Path) -> None:
-        """Refuses to go on if the file asks for another training than that of the folder."""
-        folder = self.training.folder
-        if difference := changed_setting(folder, self.training.settings):
-            option, there, here = difference
-            raise TrueNegError(
-                f"{file}: the training of {self.name} has {option} {there}, and the file asks for {here}; put it back, "
-                f"give the arm another name, or choose another --output (the old one is {folder})"
-            )
+        return len(self.missing(late=late)) + (not late and not self.model_path.exists())
 
     def execute_in_job(self, job: Job, options: Sequence[str], *, late: bool) -> None:
         """:meth:`execute` in a job of SLURM, whose log says what is done."""
-        if late and not self.training.model_path.exists():
+        if late and not self.model_path.exists():
             return
         steps, waiting = self.steps(late=late), self.missing(late=late)
 
@@ -72,12 +56,12 @@ class Run:
             # They are done in this order: a thread asks for one of them, as the folder may be on a network's disk.
             while waiting and waiting[0].done:
                 waiting.pop(0)
-            job.progress(steps - len(waiting) - (not late and not self.training.model_path.exists()))
+            job.progress(steps - len(waiting) - (not late and not self.model_path.exists()))
 
         call_in_job(
-            partial(execute_alone, run=Run(self.training, self.folder), late=late),
+            partial(execute_alone, run=replace(self), late=late),  # without what is cached
             name=f"{self.name} fine-tuned" if late else self.name,
-            folder=self.folder / (f"{SLURM}-late" if late else SLURM),
+            folder=self.folder.with_name(f"{SLURM}-late" if late else SLURM),
             options=options,
             poll=poll,
         )
@@ -85,19 +69,19 @@ class Run:
     def execute(self, job: Job, *, late: bool) -> None:
         """Does what is missing; late evaluations wait for all trainings, and are left out if this one failed."""
         done = 0
-        if self.training.model_path.exists():
-            self.training.tidy()  # a kill may have come before
+        if self.model_path.exists():
+            self.tidy()  # a kill may have come before
         elif late:
             return
         else:
-            self.training.finish(lambda updates: job.progress(0), job.device)
+            self.finish(lambda updates: job.progress(0), job.device)
             done = 1
-            _say(f"{self.name}: trained in {self.training.used['wall_seconds']:.0f} s")
-        device = "" if self.training.cpu else job.device
+            _say(f"{self.name}: trained in {self.used['wall_seconds']:.0f} s")
+        device = "" if self.cpu else job.device
         missing = self.missing(late=late)
         together = [each for each in missing if each.asked]
         for group in [together] * bool(together) + [[each] for each in missing if not each.asked]:
-            said = evaluate_together(group, self.training, self.folder, partial(job.progress, done), device)
+            said = evaluate_together(group, self, partial(job.progress, done), device)
             done += len(group)
             _say(said)
 
@@ -115,8 +99,7 @@ class Run:
 
     def row(self) -> tuple[str, str, str]:
         """What is done, for a table."""
-        trained = self.training.model_path.exists() or self.training.weights is not None
-        state = "done" if trained else "begun" if self.training.folder.exists() else "-"
+        state = "done" if self.model_path.exists() or self.weights else "begun" if self.folder.exists() else "-"
         missing = [each.name.split(",")[0] for each in self.evaluations if not each.done]
         done = f"{len(self.evaluations) - len(missing)} of {len(self.evaluations)}"
         return self.name, state, done + (f", missing: {', '.join(missing)}" if missing else "")
@@ -137,16 +120,14 @@ class Runner:
         common: dict[str, Any] = {"experiment": experiment, "precision": experiment.precision, "cpu": options.cpu}
         named = [(seed, arm) for arm in experiment.arms for seed in experiment.seeds_of(arm)]
         for seed, arm in sorted(named, key=lambda each: each[0]):
-            place = options.output / "runs" / arm / f"seed-{seed}"
-            yield Run(Pretraining(seed=seed, arm=arm, folder=place / "train", **common), place)
+            yield Run(seed=seed, arm=arm, folder=options.output / "runs" / arm / f"seed-{seed}" / "train", **common)
 
-    def table(self) -> list[str]:
+    def table(self) -> str:
         """A line for each run: what is done of it."""
         rows = [("", "train", "evaluations done"), *(run.row() for run in self.runs)]
         no_seed = f"no seed: its last one is below first_seed {self._experiment.first_seed}"
         rows += [(arm, "-", no_seed) for arm in self._experiment.arms if not self._experiment.seeds_of(arm)]
-        widths = [max(len(row[column]) for row in rows) for column in range(2)]
-        return [f"{name:{widths[0]}}  {trained:{widths[1]}}  {done}" for name, trained, done in rows]
+        return tabulate(rows, tablefmt="plain")
 
     def execute(self) -> list[str]:
         """Does what is missing, writes tables and page, and returns a line for each failed run or lost result."""
@@ -157,9 +138,9 @@ class Runner:
             quiet_fairseq()
             assert options.file is not None
             check_start(options.file, self._experiment)
-            chosen = [run for run in self.runs if not options.only or run.training.arm in options.only]
+            chosen = [run for run in self.runs if not options.only or run.arm in options.only]
             for run in chosen:
-                run.check(options.file)
+                check_settings(run.folder, run.settings)
             for evaluation in (each for run in chosen for each in run.evaluations if each.done):
                 evaluation.tidy()  # a kill may have come before
             for late in (False, True):
@@ -189,7 +170,7 @@ class Runner:
     def _write_results(self) -> tuple[list[Result], list[str]]:
         """Writes the results of all runs as one result file: by arm as the experiment has them, then by seed."""
         lost: list[str] = []
-        in_order = [run for arm in self._experiment.arms for run in self.runs if run.training.arm == arm]
+        in_order = [run for arm in self._experiment.arms for run in self.runs if run.arm == arm]
         results = [result for run in in_order for result in run.results(lost)]
         with replacing_text(self._options.output / RESULTS_NAME) as stream:
             stream.writelines(result.line for result in results)
@@ -212,8 +193,8 @@ class Runner:
             self.comparison = [line for table in made for line in (*terminal(table), "")]
             self.comparison += [*wrapped(notes(comparison)), "", *wrapped(said)]
         # The curves of all seeds would hide each other.
-        trained = [run.training for run in self.runs if run.training.model_path.exists()]
-        if first := [each for each in trained if each.seed == experiment.first_seed]:
+        first = [run for run in self.runs if run.seed == experiment.first_seed and run.model_path.exists()]
+        if first:
             runs = find_runs(f"{each.arm}={each.folder}" for each in first)
             html = report_page(runs, results, title=experiment.title, baseline=baseline, verdict=said).render()
             with replacing_text(output / PAGE_NAME) as stream:
@@ -225,7 +206,7 @@ def execute_alone(*, run: Run, late: bool) -> None:
     """In a job of its own."""
     register()
     quiet_fairseq()
-    check_precision(run.training.precision, cpu=run.training.cpu)
+    check_precision(run.precision, cpu=run.cpu)
     run.execute(Job(None, lambda done: None, nullcontext()), late=late)
 
 

@@ -162,30 +162,26 @@ def hold_lock(lock: Path, held_elsewhere: str) -> Iterator[None]:
 
 def write_settings(folder: Path, settings: Mapping[str, Any]) -> None:
     """Writes a run's settings into its folder; what was begun there goes on only with the same ones."""
+    check_settings(folder, settings)
     folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / SETTINGS_NAME).exists() and any(folder.glob("checkpoint*.pt")):
-        raise TrueNegError(f"--output {folder}: has checkpoints of another training; choose another folder")
-    if difference := changed_setting(folder, settings):
-        name, there, here = difference
-        raise TrueNegError(
-            f"--output {folder}: has a run with {name} {there}, expected {here}; give the same options to continue it, "
-            "or choose another folder"
-        )
     with replacing_text(folder / SETTINGS_NAME) as stream:
         json.dump(settings, stream, indent=1)
 
 
-def changed_setting(folder: Path, settings: Mapping[str, Any]) -> tuple[str, Any, Any] | None:
-    """The first setting that differs from the run's in a folder: name, value there, value here.
-
-    None without one, and where nothing was saved yet.
-    """
+def check_settings(folder: Path, settings: Mapping[str, Any]) -> None:
+    """Refuses other settings than those of the run in a folder, if it has saved anything."""
     path = folder / SETTINGS_NAME
+    if not path.exists() and any(folder.glob("checkpoint*.pt")):
+        raise TrueNegError(f"{folder}: has checkpoints of another training; choose another --output")
     if not path.exists() or not any(any(folder.glob(pattern)) for pattern in _MADE):
-        return None
+        return
     found = read_json(path, dict[str, Any], expected="a run's settings; remove the folder or choose another --output")
-    changed = (name for name in {**settings, **found} if found.get(name) != settings.get(name))
-    return next(((name, found.get(name), settings.get(name)) for name in changed), None)
+    for name in {**settings, **found}:
+        if found.get(name) != settings.get(name):
+            raise TrueNegError(
+                f"{folder}: has a run with {name} {found.get(name)}, expected {settings.get(name)}; give the same "
+                "options to continue it, another name, or another --output"
+            )
 
 
 def check_precision(precision: str, *, cpu: bool, launcher: str = HERE) -> None:

@@ -6,9 +6,7 @@ import base64
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 from ..errors import require
 from ..results.tables import Table
@@ -60,21 +58,16 @@ class Page:
     legend: Sequence[Word] = ()  # what the colours of words mean, as words
 
     def render(self) -> str:
+        require("jinja2", extra="report")
+        from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
         script = (_TEMPLATES / "tables.js").read_text(encoding="utf-8")
         # Even if some text were not escaped, a browser would run no script but this one and fetch nothing.
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
         policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
-        html: str = _template().render(page=self, policy=policy, script=script, light=LIGHT, dark=DARK)
+        settings = {"undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
+        template = Environment(loader=FileSystemLoader(_TEMPLATES), autoescape=True, **settings).get_template(
+            "page.html"
+        )
+        html: str = template.render(page=self, policy=policy, script=script, light=LIGHT, dark=DARK)
         return html.encode("utf-8", "replace").decode()  # a folder's name need not be UTF-8
-
-
-@cache
-def _template() -> Any:
-    require("jinja2", extra="report")
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    loader = FileSystemLoader(_TEMPLATES)
-    environment = Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    return environment.get_template("page.html")

@@ -140,15 +140,10 @@ def _read_manifest(run: Run) -> None:
         if found := changes(before, now):
             run.warnings.append(f"{run.name} was continued at {now['time']} with other options: {'; '.join(found)}.")
     last = {name: value for name, value in starts[-1].items() if name not in _NOT_SHOWN and value is not None}
-    for name, value in last.items():
-        if name == "inputs":
-            run.facts |= {f"SHA-256 of {path}": digest[:_DIGITS] for path, digest in value.items()}
-        elif name == "versions":
-            run.facts |= {f"version of {package}": found or "not installed" for package, found in value.items()}
-        elif name == "settings":
-            run.facts |= {setting: str(chosen) for setting, chosen in value.items()}
-        else:
-            run.facts[name] = str(value)
+    settings, versions, inputs = (last.pop(name, {}) for name in ("settings", "versions", "inputs"))
+    run.facts = {name: str(value) for name, value in {**last, **settings}.items()}
+    run.facts |= {f"version of {package}": found or "not installed" for package, found in versions.items()}
+    run.facts |= {f"SHA-256 of {path}": digest[:_DIGITS] for path, digest in inputs.items()}
     run.facts["starts"] = str(len(starts))
 
 

@@ -5,6 +5,7 @@ seeds.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -171,16 +172,11 @@ def seeds_needed(differences: Floats) -> int | None:
     mean = abs(float(np.mean(differences)))
     if len(differences) < 2 or mean == 0:
         return None
-    spread = float(np.std(differences, ddof=1)) / mean
-    tail = (1 + CONFIDENCE) / 2
-    # A t test needs at least as many as a test with the normal distribution.
-    least = (spread * (stats.norm.ppf(tail) + stats.norm.ppf(POWER))) ** 2
-    if least > MOST_SEEDS:
-        return None
-    if spread < 1e-3:  # two suffice; for a spread of rounding errors scipy's noncentral t is NaN
-        return 2
-    for seeds in range(max(2, int(least)), MOST_SEEDS + 1):
-        threshold, noncentrality = stats.t.ppf(tail, seeds - 1), seeds**0.5 / spread
-        if stats.nct.sf(threshold, seeds - 1, noncentrality) >= POWER:
-            return seeds
-    return None
+    spread = max(float(np.std(differences, ddof=1)) / mean, 1e-3)  # of rounding errors scipy's noncentral t is NaN
+    seeds = range(2, MOST_SEEDS + 1)
+
+    def power(number: int) -> float:
+        return float(stats.nct.sf(stats.t.ppf((1 + CONFIDENCE) / 2, number - 1), number - 1, number**0.5 / spread))
+
+    place = bisect_left(seeds, POWER, key=power)
+    return seeds[place] if place < len(seeds) else None
