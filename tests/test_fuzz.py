@@ -34,7 +34,7 @@ from truneg_fairseq.data.tokenizer import FastTokenizer, load_tokenizer
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.evaluation.minimal_pairs import Blimp
 from truneg_fairseq.evaluation.people import read_answers, read_people
-from truneg_fairseq.finetuning.glue_files import TASKS, read_split
+from truneg_fairseq.finetuning.glue import TASKS, read_split
 from truneg_fairseq.finetuning.squad_files import read_predictions, read_squad
 from truneg_fairseq.models.checkpoints import read_checkpoint
 from truneg_fairseq.objectives.false_negatives import AcceptanceModel

@@ -18,8 +18,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from truneg_fairseq.commands.main import run_as_script
-from truneg_fairseq.finetuning.glue import classification_metrics, regression_metrics
-from truneg_fairseq.finetuning.glue_files import TASKS, GlueSplit, TaskFormat, read_split, task_files
+from truneg_fairseq.finetuning.glue import TASKS, Glue, GlueSplit, read_split
 from truneg_fairseq.options import option
 
 
@@ -35,28 +34,26 @@ def bag_of_words(options: Options) -> None:
     for task in (TASKS[name] for name in options.tasks):
         name = task.name
         splits = {
-            split: read_split(task, split, path) for split, path in task_files(task, options.glue_dir / name).items()
+            split: read_split(task, split, path) for split, path in task.find_files([options.glue_dir / name]).items()
         }
         for metric, (found, constant) in measure(task, splits["train"], splits["valid"]).items():
             print(f"{name:8}{metric:12}{100 * found:14.2f}{100 * constant:10.2f}", flush=True)
 
 
-def measure(task: TaskFormat, train: GlueSplit, valid: GlueSplit) -> dict[str, tuple[float, float]]:
+def measure(task: Glue, train: GlueSplit, valid: GlueSplit) -> dict[str, tuple[float, float]]:
     """By metric, the baseline's value on ``valid`` and that of the most frequent class (or the mean score)."""
     vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True)
     vectorizer.fit([text for texts in train.texts for text in texts])
     features, unseen = _features(vectorizer, train), _features(vectorizer, valid)
     if task.regression:
         scores, expected = (np.array(split.labels, dtype=float) for split in (train, valid))
-        found = regression_metrics(Ridge().fit(features, scores).predict(unseen), expected)
-        constant = regression_metrics(np.full(len(valid), scores.mean()), expected)
+        answers, constant = Ridge().fit(features, scores).predict(unseen), scores.mean()
     else:
         labels, expected = (np.array([task.labels.index(x) for x in split.labels or ()]) for split in (train, valid))
-        classes = len(task.labels)
-        model = LogisticRegression(max_iter=2_000).fit(features, labels)
-        found = classification_metrics(model.predict(unseen), expected, classes)
-        constant = classification_metrics(np.full(len(valid), np.bincount(labels).argmax()), expected, classes)
-    return {metric: (found[metric], constant[metric]) for metric in found}
+        answers = LogisticRegression(max_iter=2_000).fit(features, labels).predict(unseen)
+        constant = np.bincount(labels).argmax()
+    found, least = (task.score(each, expected)["metrics"] for each in (answers, np.full(len(valid), constant)))
+    return {metric: (found[metric], least[metric]) for metric in found}
 
 
 def _features(vectorizer: TfidfVectorizer, split: GlueSplit) -> Any:

@@ -1,16 +1,18 @@
-"""What conversions read beside a plain folder, and the one line that wrong input gets."""
+"""What conversions read beside a plain folder, the card of an export, and the one line that wrong input gets."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 import torch
+import yaml
 from safetensors.torch import save_file
 from support.convert_models import (
     TOKENS,
@@ -134,7 +136,7 @@ def test_generators_of_another_electra(data: Path, tmp_path: Path) -> None:
     share_embeddings(generator, discriminator)
     folders = save(discriminator, tmp_path / "discriminator"), save(generator, tmp_path / "generator")
     report = from_hf(folders[0], data, tmp_path / "right.pt", generator=folders[1])
-    assert not any("a discriminator alone" in note for note in report.notes)
+    assert not any("no masked-LM head" in note for note in report.notes)
     edit("vocab.txt", lambda text: text.replace("cat\nsat\n", "sat\ncat\n"))(folders[1], data)
     with pytest.raises(TrueNegError, match=r"generator: its tokens differ from those of .*discriminator"):
         from_hf(folders[0], data, tmp_path / "out.pt", generator=folders[1])
@@ -194,24 +196,19 @@ def test_what_is_there_is_left_alone(checkpoint: Path, folder: Path, data: Path)
     assert sorted(folder.iterdir()) == before and (folder / "vocab.txt").read_text().split() == TOKENS
 
 
-def test_arguments_of_fairseq_train_and_of_hydra(folder: Path, data: Path, tmp_path: Path) -> None:
-    """A Namespace with arch, a dictionary with _name that has only what was set, and before hydra one Namespace."""
-    import argparse
-
-    report = from_hf(folder, data, tmp_path / "ckpt.pt")
-    plain = to_hf(report.output, tmp_path / "plain")
-    content = torch.load(report.output, weights_only=True)
+def test_arguments_of_fairseq_train_and_of_hydra(checkpoint: Path, data: Path, tmp_path: Path) -> None:
+    """A dictionary with _name that has only what was set, a Namespace with arch, and before hydra one Namespace."""
+    plain, content = to_hf(checkpoint, tmp_path / "plain").output, torch.load(checkpoint, weights_only=True)
     full = content["cfg"]["model"]
     sizes = {name: full[name] for name in full if name.startswith("encoder_") or name in ("max_positions", "_name")}
-    spaces = argparse.Namespace(**{**full, "arch": full["_name"]})
-    for name, arguments in (("hydra", sizes), ("train", spaces)):
-        content["cfg"]["model"] = arguments
-        torch.save(content, tmp_path / f"{name}.pt")
-        other = to_hf(tmp_path / f"{name}.pt", tmp_path / name)
-        assert_same_files(other.output, plain.output)
-    everything = argparse.Namespace(**vars(spaces), task="masked_lm", data=str(data))
-    torch.save({**content, "cfg": None, "args": everything}, tmp_path / "old.pt")
-    assert_same_files(to_hf(tmp_path / "old.pt", tmp_path / "old").output, plain.output)
+    spaces = Namespace(**{**full, "arch": full["_name"]})
+    everything = {"cfg": None, "args": Namespace(**vars(spaces), task="masked_lm", data=str(data))}
+    hydra, train = ({"cfg": {**content["cfg"], "model": arguments}} for arguments in (sizes, spaces))
+    for name, stored_as in {"hydra": hydra, "train": train, "old": everything}.items():
+        torch.save({**content, **stored_as}, tmp_path / f"{name}.pt")
+        other = to_hf(tmp_path / f"{name}.pt", tmp_path / name).output
+        for file in ("config.json", "model.safetensors"):
+            assert (other / file).read_bytes() == (plain / file).read_bytes()
 
 
 def test_weights_move_to_a_dictionary_in_another_order(checkpoint: Path, data: Path, tmp_path: Path) -> None:
@@ -225,17 +222,44 @@ def test_weights_move_to_a_dictionary_in_another_order(checkpoint: Path, data: P
         SystemExit, match=r"new\.pt: expected a folder; to another dictionary: truneg convert .* DIR, then"
     ):
         run_command(checkpoint, tmp_path / "new.pt", "--data", other)
-    for source, output, flags in (
-        (checkpoint, tmp_path / "hf", ()),
-        (tmp_path / "hf", tmp_path / "after.pt", ("--data", other)),
-    ):
-        run_command(source, output, *flags)
+    run_command(checkpoint, tmp_path / "hf")
+    run_command(tmp_path / "hf", tmp_path / "after.pt", "--data", other)
     assert read_checkpoint(tmp_path / "after.pt").vocabulary == fingerprint(read_symbols(other))
     (other / "vocab.txt").write_bytes((tmp_path / "hf" / "vocab.txt").read_bytes())
     to_hf(tmp_path / "after.pt", tmp_path / "again")
     assert_same_tensors(stored(tmp_path / "again"), stored(tmp_path / "hf"))
 
 
-def assert_same_files(one: Path, other: Path) -> None:
-    for file in ("config.json", "model.safetensors"):
-        assert (one / file).read_bytes() == (other / file).read_bytes()
+@pytest.mark.parametrize(
+    ("name", "options", "tag"),
+    [
+        ("masked_lm", {}, False),
+        ("masked_lm_true_neg", {"uniform_targets": 0.1, "sr_word_weight": 0.0}, False),
+        ("masked_lm_hc", {"hc_weight": 1.0, "uniform_targets": 0.0}, True),
+        ("electra", {"sr_word_weight": 0.5}, True),
+    ],
+)
+def test_the_card_tells_training_and_data(name, options, tag, checkpoint: Path, data: Path, tmp_path: Path) -> None:
+    """Only models trained on true negatives have that tag."""
+    (data / "record.json").write_text(json.dumps({"splits": {"train": {"sequences": 12, "tokens": 12345}}}))
+    content = torch.load(checkpoint, weights_only=True)
+    content["cfg"] |= {"criterion": {"_name": name, **options}}
+    content["cfg"]["checkpoint"] = {"finetune_from_model": str(tmp_path / "start.pt")}
+    content["optimizer_history"][-1]["num_updates"] = 4000
+    torch.save(content, checkpoint)
+    run_command(checkpoint, tmp_path / "my-model")
+    _, block, text = (tmp_path / "my-model" / "README.md").read_text(encoding="utf-8").split("---\n", 2)
+    block = yaml.safe_load(block)
+    assert (block["pipeline_tag"], block["library_name"]) == ("fill-mask", "transformers")
+    assert "license" not in block  # to be filled in
+    assert block["tags"] == ["truneg_fairseq", *(["true-negatives"] if tag else []), name]
+    objective = [f"`{option}` {value}" for option, value in options.items() if value]
+    lines = [f"Criterion: `{name}`", *(f"Objective: {each}" for each in objective)]
+    lines += ["Started from the weights of: `start.pt`", "Updates: 4,000", "Data, train: 12 sequences, 12,345 tokens"]
+    assert "\n".join(f"- {line}" for line in lines) in text
+    assert "@inproceedings{zhang2023true" in text
+    assert str(tmp_path) not in text
+    code = text.split("```python\n")[1].split("```")[0].replace('"."', repr(str(tmp_path / "my-model")))
+    loaded: dict = {}
+    exec(code, loaded)
+    assert type(loaded["model"]).__name__ == "BertForMaskedLM"

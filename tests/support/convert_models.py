@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from truneg_fairseq import register
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.data.tokenizer import BERT_TOKENS, FAIRSEQ_TOKENS
+from truneg_fairseq.models.checkpoints import read_checkpoint, write_checkpoint
 from truneg_fairseq.vocabulary import read_symbols
 
 LINES = ["the cat sat on a mat .", "a big dog ran , and it saw the red house .", "cat ##s and dog ##s sat ##ing on it"]
@@ -107,6 +108,14 @@ def hf_rows(tokens: list[str], symbols: list[str]) -> torch.Tensor:
     special = BERT_TOKENS if "[CLS]" in tokens else {}
     row_of = {token: row for row, token in enumerate(tokens)}
     return torch.tensor([row_of[special.get(symbol, symbol)] for symbol in symbols])
+
+
+def with_heads(checkpoint: Path, data: Path, tensors: dict[str, torch.Tensor]) -> Path:
+    """A checkpoint with the arguments of a converted one, and with more tensors."""
+    known, settings = read_checkpoint(checkpoint), {"tokens_per_sample": SMALL["max_position_embeddings"]}
+    output = checkpoint.with_name("with-heads.pt")
+    write_checkpoint(output, {**known.state, **tensors}, known.model, data, task="masked_lm", settings=settings)
+    return output
 
 
 class Both:

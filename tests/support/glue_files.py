@@ -9,7 +9,7 @@ from pathlib import Path
 
 from truneg_fairseq.data.tokenizer import BERT_SPECIALS, TextTokenizer, wordpiece_tokenizer
 from truneg_fairseq.finetuning import PrepareOptions
-from truneg_fairseq.finetuning.glue_files import TASKS
+from truneg_fairseq.finetuning.glue import TASKS
 from truneg_fairseq.finetuning.run import prepare
 
 WORDS = "the a cat dog sat ran red big house mat saw it".split()

@@ -21,6 +21,10 @@ ANIMALS = "cat dog cow hen fox owl bee ant".split()
 COLOURS = "red blue green black white brown pink grey".split()
 TOKENS = [*BERT_SPECIALS, *ANIMALS, *COLOURS, "the", "is", "very", "what", "about", "##s", "?", "."]
 STRIDE = 8  # of windows of 24 tokens
+_NAMES = ("layers", "embed_dim", "ffn_embed_dim", "attention_heads")
+SIZES = {**{f"encoder_{name}": size for name, size in zip(_NAMES, (2, 32, 48, 4), strict=True)}, "embedding_dim": 16}
+SIZES["max_positions"] = 24
+"""Of a small electra, by fairseq's arguments."""
 
 PANTHERS = (
     "Super Bowl 50 decided the champion of 2015. The Denver Broncos defeated the Carolina Panthers at a large stadium "

@@ -111,15 +111,19 @@ def become_fairseq_train(arguments: Sequence[str]) -> NoReturn:
 def finetune(options: FinetuneOptions) -> None:
     """Fine-tune models on GLUE's tasks and SQuAD, with several seeds.
 
-    Prints each task's metrics over the seeds, and adds a line for each run to OUTPUT/results.jsonl. Finished runs are
+    Prints the tables of 'truneg compare', and adds a line for each run to OUTPUT/results.jsonl. Finished runs are
     skipped; a run that was interrupted goes on where it was.
     """
     from ..finetuning.run import finetune as run
-    from ..finetuning.run import table
     from ..launch.training import RESULTS_NAME
+    from ..results.comparison import Comparison
+    from ..results.tables import notes, tables, terminal, wrapped
 
     results, diverged = run(options)
-    print(table(results))
+    if results:
+        comparison = Comparison(results)
+        print("\n".join(line for table in tables(comparison) for line in (*terminal(table), "")))
+        print("\n".join(wrapped(notes(comparison))))
     print(f"next: truneg compare {options.output / RESULTS_NAME}")
     if diverged:
         raise TrueNegError(diverged[0] if len(diverged) == 1 else f"{len(diverged)} runs failed: {diverged[0]}")

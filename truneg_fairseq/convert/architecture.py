@@ -10,6 +10,7 @@ from typing import Any
 
 from ..errors import TrueNegError, unreadable
 from ..models.checkpoints import Checkpoint
+from ..options import flag_of
 from .names import FAMILIES
 
 CONFIG = "config.json"
@@ -31,6 +32,8 @@ _NAMES = {
     "dropout": ("dropout", "hidden_dropout_prob"),
     "attention_dropout": ("attention_dropout", "attention_probs_dropout_prob"),
     "classifier_dropout": ("pooler_dropout", "classifier_dropout"),
+    "embedding_size": ("embedding_dim", "embedding_size"),  # of electra alone
+    "eps": ("layer_norm_eps", "layer_norm_eps"),  # which fairseq's roberta lacks
 }
 # What transformers' models compute, by fairseq's arguments.
 _REQUIRED_ARGUMENTS = {
@@ -99,7 +102,7 @@ def config_of(checkpoint: Checkpoint, stack: str = "encoder") -> ModelConfig:
     family = ARCH_MODEL_NAME_REGISTRY.get(name)
     if family not in FAMILIES or words is None:
         raise TrueNegError(f"{path}: its architecture is {name!r}; expected one of {', '.join(FAMILIES)}")
-    full = vars(_completed(name, checkpoint.model))
+    full = complete({**checkpoint.model, "_name": name})
     if stack == "generator":
         full |= {argument: full[_of_generator(argument)] for argument, _ in map(_NAMES.__getitem__, _SIZES)}
     one_width = {"embedding_dim": full["encoder_embed_dim"]} if family == "bert" else {}
@@ -109,14 +112,17 @@ def config_of(checkpoint: Checkpoint, stack: str = "encoder") -> ModelConfig:
                 f"{path}: was trained with {key} {full[key]!r}, expected {expected!r}; transformers' {family.title()} "
                 "models compute nothing else"
             )
-    return ModelConfig(
-        family=family,
-        vocab_size=len(words) if words.dim() else 0,
-        **{name: full[argument] for name, (argument, _) in _NAMES.items()},
-        embedding_size=full.get("embedding_dim", full["encoder_embed_dim"]),
-        eps=full.get("layer_norm_eps", ROBERTA_EPS),
-        tied=not full.get("untie_weights_roberta", False),
-    )
+    numbers = {name: full.get(argument) for name, (argument, _) in _NAMES.items()}
+    vocab_size, tied = len(words) if words.dim() else 0, not full.get("untie_weights_roberta", False)
+    return _completed(numbers, family=family, vocab_size=vocab_size, tied=tied)
+
+
+def _completed(numbers: dict[str, Any], **others: Any) -> ModelConfig:
+    """With what a model has by another name, or by none."""
+    for name, other in (("embedding_size", numbers["hidden_size"]), ("classifier_dropout", numbers["dropout"])):
+        numbers[name] = other if numbers[name] is None else numbers[name]
+    numbers["eps"] = numbers["eps"] or ROBERTA_EPS
+    return ModelConfig(**numbers, **others)
 
 
 def pretraining_flags(checkpoint: Checkpoint) -> tuple[str, ...]:
@@ -126,49 +132,41 @@ def pretraining_flags(checkpoint: Checkpoint) -> tuple[str, ...]:
     )
     for name in ("activation_dropout", "encoder_layerdrop"):  # Hugging Face's models have none
         if checkpoint.model.get(name):
-            flags += (f"--{name.replace('_', '-')}", str(checkpoint.model[name]))
+            flags += (flag_of(name), str(checkpoint.model[name]))
     return flags
 
 
-def architecture_flags(config: ModelConfig, generator: ModelConfig | None = None) -> tuple[str, ...]:
-    """The fairseq-train flags that build a model: its architecture and what differs from its defaults."""
+def architecture_arguments(config: ModelConfig, generator: ModelConfig | None = None) -> dict[str, Any]:
+    """fairseq's arguments that build a model: its architecture, ``_name``, and what differs from its defaults."""
     values = {argument: getattr(config, name) for name, (argument, _) in _NAMES.items()}
-    if config.family != "roberta":
-        values["layer_norm_eps"] = config.eps
-    if config.family == "electra":
-        values["embedding_dim"] = config.embedding_size
+    for name in {"roberta": ("embedding_dim", "layer_norm_eps"), "bert": ("embedding_dim",)}.get(config.family, ()):
+        del values[name]
     if generator is not None:
         values |= {_of_generator(_NAMES[name][0]): getattr(generator, name) for name in _SIZES}
-    defaults = vars(_completed(config.family))
-    flags = ["--arch", config.family]
-    for name, value in values.items():
-        if defaults.get(name) != value:  # fairseq's roberta has no default of its positions
-            flags += [f"--{name.replace('_', '-')}", str(value)]
-    return (*flags, *(() if config.tied else ("--untie-weights-roberta",)))
+    defaults = complete({"_name": config.family})  # fairseq's roberta has none of its positions
+    differing = {name: value for name, value in values.items() if defaults.get(name) != value}
+    return {"_name": config.family, **differing, **({} if config.tied else {"untie_weights_roberta": True})}
 
 
-def parse_flags(flags: tuple[str, ...]) -> dict[str, Any]:
-    """The arguments that fairseq-train makes of :func:`architecture_flags`."""
-    from fairseq.models import ARCH_MODEL_REGISTRY
+def architecture_flags(config: ModelConfig, generator: ModelConfig | None = None) -> tuple[str, ...]:
+    """:func:`architecture_arguments` as flags of fairseq-train."""
+    flags = []
+    for name, value in architecture_arguments(config, generator).items():
+        flags += ["--arch" if name == "_name" else flag_of(name), *([] if value is True else [str(value)])]
+    return tuple(flags)
 
-    # fairseq parses a model's flags in the same way: what is not given is left to the architecture's function.
-    parser = argparse.ArgumentParser(argument_default=argparse.SUPPRESS)
-    parser.add_argument("--arch")
-    ARCH_MODEL_REGISTRY[flags[1]].add_args(parser)
-    given = vars(parser.parse_args(flags))
-    return {"_name": flags[1], **vars(_completed(flags[1], given))}
+
+def complete(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """All arguments that fairseq-train makes of those of an architecture, ``_name``."""
+    from fairseq.models import ARCH_CONFIG_REGISTRY
+
+    filled = argparse.Namespace(**{name: value for name, value in arguments.items() if name != "_name"})
+    ARCH_CONFIG_REGISTRY[arguments["_name"]](filled)
+    return {"_name": arguments["_name"], **vars(filled)}
 
 
 def _of_generator(name: str) -> str:
     return name.replace("encoder_", "generator_", 1)
-
-
-def _completed(architecture: str, given: Mapping[str, Any] | None = None) -> argparse.Namespace:
-    from fairseq.models import ARCH_CONFIG_REGISTRY
-
-    arguments = argparse.Namespace(**{key: value for key, value in (given or {}).items() if key != "_name"})
-    ARCH_CONFIG_REGISTRY[architecture](arguments)
-    return arguments
 
 
 def read_config(folder: Path) -> tuple[ModelConfig, Any]:
@@ -198,19 +196,10 @@ def model_config(theirs: Any, path: Path) -> ModelConfig:
                 f"{path}: {key} is {found!r}, expected {expected!r}; the {family} model of fairseq computes "
                 "nothing else"
             )
-    numbers = {name: getattr(theirs, their_name) for name, (_, their_name) in _NAMES.items()}
-    if numbers["classifier_dropout"] is None:
-        numbers["classifier_dropout"] = numbers["dropout"]
+    numbers = {name: getattr(theirs, their_name, None) for name, (_, their_name) in _NAMES.items()}
     if family == "roberta":
         numbers["positions"] -= theirs.pad_token_id + 1
-    return ModelConfig(
-        family=family,
-        vocab_size=theirs.vocab_size,
-        embedding_size=theirs.embedding_size if family == "electra" else theirs.hidden_size,
-        eps=theirs.layer_norm_eps,
-        tied=theirs.tie_word_embeddings,
-        **numbers,
-    )
+    return _completed(numbers, family=family, vocab_size=theirs.vocab_size, tied=theirs.tie_word_embeddings)
 
 
 def hf_config(config: ModelConfig, parts: tuple[str, ...], ids: Mapping[str, int], **labels: Any) -> Any:
@@ -219,10 +208,9 @@ def hf_config(config: ModelConfig, parts: tuple[str, ...], ids: Mapping[str, int
 
     family, roberta = FAMILIES[config.family], config.family == "roberta"
     settings = {their_name: getattr(config, name) for name, (_, their_name) in _NAMES.items()}
-    settings |= {"vocab_size": config.vocab_size, "pad_token_id": ids["<pad>"], "layer_norm_eps": config.eps}
-    settings["type_vocab_size"] = 1 if roberta else 2
-    if config.family == "electra":
-        settings["embedding_size"] = config.embedding_size
+    settings |= {"vocab_size": config.vocab_size, "pad_token_id": ids["<pad>"], "type_vocab_size": 1 if roberta else 2}
+    if config.family != "electra":
+        del settings["embedding_size"]
     if roberta:
         settings |= {"bos_token_id": ids["<s>"], "eos_token_id": ids["</s>"]}
         settings["max_position_embeddings"] += ids["<pad>"] + 1

@@ -21,9 +21,17 @@ from .. import register
 from ..errors import TrueNegError, reason
 from ..files import require_different, require_writable
 from ..models.checkpoints import write_checkpoint
-from .architecture import ROBERTA_FIRST_POSITION, Conversion, ModelConfig, architecture_flags, parse_flags, read_config
+from .architecture import (
+    ROBERTA_FIRST_POSITION,
+    Conversion,
+    ModelConfig,
+    architecture_arguments,
+    architecture_flags,
+    complete,
+    read_config,
+)
 from .names import FAMILIES, NEXT_SENTENCE_HEAD, POOLER_HEAD, POSITIONS, ROBERTA, TOKEN_TYPES, WORDS, Pair
-from .vocabulary import TokenList, find_vocabulary, read_dictionary, rows_by_id
+from .vocabulary import find_vocabulary, read_dictionary, rows_by_id
 
 HUB = "hub:"
 """How the name of a model on the Hugging Face hub begins; everything else is a local folder."""
@@ -37,13 +45,6 @@ _CLASSES = {
 _HEADS = ("pooler", "next_sentence", "masked_lm", "discriminator")
 # The version that fairseq's TransformerEncoder registers as a buffer and a strict load asks for.
 _TRANSFORMER_ENCODER_VERSION = 3.0
-_NEUTRAL = "no masked-LM head in the weights: it starts as the identity, tied to the embeddings, and has to be trained"
-_NO_LM_HEAD = {
-    "bert": _NEUTRAL,
-    "roberta": _NEUTRAL,
-    "electra": "no head in the weights: the encoder is for fine-tuning",
-    "discriminator": "a discriminator alone is for fine-tuning; pre-training goes on only with its --generator",
-}
 
 
 def from_hf(
@@ -68,19 +69,18 @@ def from_hf(
             f"vocab.txt or vocab.json in {folder} or {data}, with the tokens in the order of the rows"
         )
     rows = rows_by_id(vocabulary, read_dictionary(data))
-    state, config, other = to_state(model, rows), model.config, None
+    state, halves, task = to_state(model, rows), [model.config], "masked_lm"
     if generator is not None:
-        other = read_model(generator, allow_pickle=allow_pickle)
+        other, task = read_model(generator, allow_pickle=allow_pickle), "electra_pretraining"
         own = find_vocabulary([generator]) or vocabulary
         _check_halves(model, other, same_tokens=own.tokens == vocabulary.tokens)
         state |= to_state(other, rows, stack="generator", shared=state)
-        config = replace(config, tied=other.config.tied)
-    flags = architecture_flags(config, None if other is None else other.config)
-    task, settings = "masked_lm" if other is None else "electra_pretraining", {"tokens_per_sample": config.positions}
-    write_checkpoint(output, state, parse_flags(flags), data, task=task, settings=settings)
+        halves = [replace(model.config, tied=other.config.tied), other.config]
+    arguments, settings = architecture_arguments(*halves), {"tokens_per_sample": model.config.positions}
+    write_checkpoint(output, state, complete(arguments), data, task=task, settings=settings)
     distinct = {id(tensor): tensor.numel() for name, tensor in state.items() if not name.endswith(".version")}
-    parameters = sum(distinct.values())
-    return Conversion(output, model.config, parameters, _notes(model, other, vocabulary), flags=flags)
+    notes = _notes(model, vocabulary.path, heads=generator is not None or "masked_lm" in model.parts)
+    return Conversion(output, model.config, sum(distinct.values()), notes, flags=architecture_flags(*halves))
 
 
 def to_state(
@@ -134,23 +134,20 @@ def _is_shared(pair: Pair) -> bool:
     return ".embeddings." in pair.theirs
 
 
-def _notes(model: HfModel, generator: HfModel | None, vocabulary: TokenList) -> tuple[str, ...]:
-    config = model.config
-    notes = [
-        f"positions: at most {config.positions} tokens; give fairseq-train --tokens-per-sample {config.positions} or "
-        "less"
-    ]
-    if model.dropped:
-        notes.append(f"dropped, fairseq's {config.family} has no place for them: {', '.join(model.dropped)}")
-    if "masked_lm" not in model.parts and (generator is None or "discriminator" not in model.parts):
-        notes.append(_NO_LM_HEAD["discriminator" if "discriminator" in model.parts else config.family])
-    if "pooler" in model.parts:
-        notes.append(f"the pooler is kept as the head {model.pooler_head}, for converting back; training drops it")
-    if "untied" in model.parts:
-        notes.append("the masked-LM head has a projection of its own: --untie-weights-roberta keeps it so")
-    if vocabulary.path.parent != model.folder:
-        notes.append(f"{model.folder} has no vocabulary: the rows are taken to be in the order of {vocabulary.path}")
-    return tuple(notes)
+def _notes(model: HfModel, vocabulary: Path, *, heads: bool) -> tuple[str, ...]:
+    config, dropped = model.config, ", ".join(model.dropped)
+    untrained = "it starts as the identity, tied to the embeddings, and has to be trained"
+    if config.family == "electra":
+        untrained = "it is for fine-tuning; pre-training takes both halves of an ELECTRA (--generator)"
+    at_most = f"at most {config.positions} tokens; give fairseq-train --tokens-per-sample {config.positions} or less"
+    notes = (
+        (True, f"positions: {at_most}"),
+        (dropped, f"dropped, fairseq's {config.family} has no place for them: {dropped}"),
+        (not heads, f"no masked-LM head in the weights: {untrained}"),
+        ("pooler" in model.parts, f"the pooler is kept as the head {model.pooler_head}; training drops it"),
+        (vocabulary.parent != model.folder, f"the rows are taken to be in the order of {vocabulary}"),
+    )
+    return tuple(note for applies, note in notes if applies)
 
 
 @dataclass(frozen=True)

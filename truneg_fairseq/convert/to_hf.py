@@ -22,7 +22,7 @@ from ..files import is_new, new_folder
 from ..models.checkpoints import Checkpoint, check_vocabulary, data_of, read_checkpoint
 from ..vocabulary import fingerprint, read_symbols
 from .architecture import CONFIG, ROBERTA_FIRST_POSITION, Conversion, ModelConfig, config_of, hf_config
-from .card import CARD, model_card
+from .card import model_card
 from .names import (
     ELECTRA_HEAD,
     EXPORTS,
@@ -93,7 +93,7 @@ def to_hf(checkpoint: Path, folder: Path, *, data: Path | None = None, part: str
             tokenizer.save_pretrained(place)
             tokenizer.backend_tokenizer.model.save(str(place))  # vocab.txt, or vocab.json and merges.txt
         card = model_card(source, data, architecture, name=folder.absolute().name)
-        (place / CARD).write_text(card, encoding="utf-8")
+        (place / "README.md").write_text(card, encoding="utf-8")
     parameters = sum(tensor.numel() for tensor in tensors.values())
     return Conversion(folder, config, parameters, notes, architecture=architecture)
 

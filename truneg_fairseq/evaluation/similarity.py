@@ -12,7 +12,7 @@ from scipy import stats
 from typing_extensions import override
 
 from ..files import file_digest
-from ..finetuning.glue_files import TASKS, read_split
+from ..finetuning.glue import TASKS, read_split
 from ..results.intervals import Ratio
 from ..results.result import Metric
 from .models import OpenedModel

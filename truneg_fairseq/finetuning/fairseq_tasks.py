@@ -17,15 +17,8 @@ from fairseq.criterions import FairseqCriterion, register_criterion
 from fairseq.data import (
     Dictionary,
     FairseqDataset,
-    IdDataset,
-    NestedDictionaryDataset,
     NumelDataset,
-    NumSamplesDataset,
-    OffsetTokensDataset,
-    RawLabelDataset,
     RightPadDataset,
-    SortDataset,
-    StripTokenDataset,
     data_utils,
 )
 from fairseq.dataclass import FairseqDataclass
@@ -109,46 +102,27 @@ class GlueTask(WholeValidation, SentencePredictionTask):
         task: GlueTask = super().setup_task(cfg, **kwargs)
         return task
 
-    def load_dataset(self, split: str, combine: bool = False, **kwargs: Any) -> SortDataset:
+    def load_dataset(self, split: str, combine: bool = False, **kwargs: Any) -> FairseqDataset:
         """Loads a split; a test split need not have labels."""
-        inputs = [name for name in ("input0", "input1") if name == "input0" or Path(self.cfg.data, name).is_dir()]
-        sentences = [self._items(name, split) for name in inputs]
-        if None in sentences:
-            raise FileNotFoundError(f"{self.cfg.data}: has no split {split}")
+        dataset = super().load_dataset(split, combine, **kwargs)
+        paths = [Path(self.cfg.data, name, split) for name in ("input0", "input1")]
+        sentences = [
+            data_utils.load_indexed_dataset(str(path), self.dictionary) for path in paths if path.parent.is_dir()
+        ]
         tokens = SentencesDataset(
             sentences, begin=self.dictionary.bos(), separator=self.cfg.separator_token, max_length=self.cfg.max_length
         )
-        parts = {
-            "id": IdDataset(),
-            "net_input": {
-                "src_tokens": RightPadDataset(tokens, pad_idx=self.dictionary.pad()),
-                "src_lengths": NumelDataset(tokens, reduce=False),
-            },
-            "nsentences": NumSamplesDataset(),
+        nested = getattr(dataset, "dataset", dataset)  # itself with --no-shuffle
+        nested.sizes = [tokens.sizes]
+        nested.defn |= {
+            "net_input.src_tokens": RightPadDataset(tokens, pad_idx=self.dictionary.pad()),
+            "net_input.src_lengths": NumelDataset(tokens, reduce=False),
             "ntokens": NumelDataset(tokens, reduce=True),
         }
-        if (targets := self._targets(split)) is not None:
-            parts["target"] = targets
-        with data_utils.numpy_seed(self.cfg.seed):
-            shuffled = np.random.permutation(len(tokens))
-        self.datasets[split] = SortDataset(NestedDictionaryDataset(parts, sizes=[tokens.sizes]), sort_order=[shuffled])
-        logger.info(f"{self.cfg.data}: {len(tokens):,} examples in {split}")
-        return self.datasets[split]
+        return dataset
 
     def max_positions(self) -> int:
         return self.cfg.max_length
-
-    def _items(self, key: str, split: str) -> Any:
-        return data_utils.load_indexed_dataset(str(Path(self.cfg.data, key, split)), self.dictionary)
-
-    def _targets(self, split: str) -> FairseqDataset | None:
-        path = Path(self.cfg.data, "label", f"{split}.label")
-        if path.exists():  # scores
-            return RawLabelDataset([[float(line)] for line in path.read_text(encoding="utf-8").split()])
-        if (labels := self._items("label", split)) is None:
-            return None
-        stripped = StripTokenDataset(labels, id_to_strip=self.label_dictionary.eos())
-        return OffsetTokensDataset(stripped, offset=-self.label_dictionary.nspecial)
 
 
 def shared_lengths(
@@ -265,8 +239,7 @@ class SquadTask(WholeValidation):
                 metrics.log_derived(name, partial(self._score, features, name))
 
     def _score(self, features: SquadFeatures, name: str, meters: Any) -> float:
-        found = answer_questions(features, meters[_COLLECTED].tensor.numpy(), unanswerable=self.unanswerable)
-        texts = {question: prediction.text for question, prediction in found.items()}
+        texts, _ = answer_questions(features, meters[_COLLECTED].tensor.numpy(), unanswerable=self.unanswerable)
         scores = score_answers(features, texts, unanswerable=self.unanswerable)
         return exact_match_and_f1(scores, unanswerable=self.unanswerable)[name]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -24,12 +23,11 @@ from ..options import flag_of
 from ..results.result import Result, append_result, named_models, read_results
 from ..workers import choose_device
 from . import FinetuneOptions, PredictOptions, PrepareOptions
-from .glue import Glue
-from .glue_files import TASKS as GLUE
+from .glue import TASKS as GLUE
 from .squad import Squad
-from .task import Finetuned, FinetuningTask, Recipe, describe, prepare_task, read_info
+from .task import FinetuningTask, Recipe, describe, prepare_task, read_info
 
-TASKS: dict[str, FinetuningTask] = {**{name: Glue(form) for name, form in GLUE.items()}, "SQuAD": Squad()}
+TASKS: dict[str, FinetuningTask] = {**GLUE, "SQuAD": Squad()}
 """By name, in the order of the paper's tables."""
 _OVERRIDES = ("lr", "epochs", "batch_size", "layer_lr_decay", "max_length")
 """The options that take the place of a recipe's settings."""
@@ -50,12 +48,13 @@ class FinetuningRun(TrainingRun):
 
     @property
     def name(self) -> str:
-        return f"{self.task.title(self.info)} seed {self.seed} of {self.model_name}"
+        model, task, seed = self.key
+        return f"{task} seed {seed} of {model}"
 
     @property
     def key(self) -> tuple[str, str, int]:
         """As :attr:`Result.key`."""
-        return self.model_name, self.task.title(self.info), self.seed
+        return self.model_name, self.task.shown(self.info)[0], self.seed
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -80,21 +79,16 @@ class FinetuningRun(TrainingRun):
 
     def evaluate(self, weights: Path) -> Result:
         """The scores of the trained model, with how it was made."""
-        tuned = load_finetuned(weights, self.prepared, cpu=self.cpu)
-        scores = self.task.evaluate(tuned, self.prepared, self.folder)
-        group, shown = self.task.shown(self.info)
-        model, task, seed = self.key
+        scores = self.task.evaluate(*load_finetuned(weights, self.prepared, cpu=self.cpu), self.prepared, self.folder)
+        name, group, shown = self.task.shown(self.info)
         return Result(
-            model=model,
-            task=task,
-            seed=seed,
-            metrics=scores.metrics,
+            model=self.model_name,
+            task=name,
+            seed=self.seed,
             shown=shown,
             group=group,
-            examples=scores.examples,
-            denominators=scores.denominators,
-            example_ids=scores.ids,
             settings={**self.settings, "checkpoint": str(self.start.path.resolve()), "command": self.command},
+            **scores,
             **self.used,
         )
 
@@ -247,20 +241,6 @@ def _finished(path: Path, runs: Sequence[FinetuningRun]) -> dict[tuple[str, str,
     return {run.key: known[run.key] for run in runs if run.key in known}
 
 
-def table(results: Iterable[Result]) -> str:
-    """Mean and standard deviation of the metrics over the seeds, in percent."""
-    values: dict[tuple[str, str, str], list[float]] = {}
-    for result in results:
-        for metric, value in result.metrics.items():
-            values.setdefault((result.model, result.task, metric), []).append(100 * value)
-    width = max([5, *(len(model) for model, _, _ in values)]) + 2
-    lines = [f"{'model':{width}}{'task':10}{'metric':22}{'mean':>8}{'sd':>8}{'seeds':>7}"]
-    for (model, task, metric), found in values.items():
-        deviation = f"{statistics.stdev(found):.2f}" if len(found) > 1 else "-"
-        lines.append(f"{model:{width}}{task:10}{metric:22}{statistics.fmean(found):8.2f}{deviation:>8}{len(found):7}")
-    return "\n".join(lines)
-
-
 def predict(options: PredictOptions) -> dict[str, float]:
     """Answers a file of the model's task; gives the number of ``examples``, and scores in percent where the file has
     the true answers.
@@ -285,16 +265,15 @@ def predict(options: PredictOptions) -> dict[str, float]:
         folder = Path(made) / task.name
         chosen = {name: info[name] for name in task.chosen}
         prepare_task(task, {"test": options.file}, PretrainedVocabulary.load(prepared), folder, chosen)
-        return task.predict(load_finetuned(options.checkpoint, folder, cpu=options.cpu), folder, options)
+        return task.predict(*load_finetuned(options.checkpoint, folder, cpu=options.cpu), folder, options)
 
 
-def load_finetuned(checkpoint: Path, data: Path, *, cpu: bool) -> Finetuned:
-    """A fine-tuned model in fp32 on its device, with the data to predict on."""
+def load_finetuned(checkpoint: Path, data: Path, *, cpu: bool) -> tuple[Any, Any]:
+    """A fine-tuned model in fp32 on its device, and fairseq's task with the data to predict on."""
     quiet_fairseq()
     from fairseq import checkpoint_utils
 
-    (model,), cfg, task = checkpoint_utils.load_model_ensemble_and_task(
+    (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
         [str(checkpoint)], arg_overrides={"data": str(data)}
     )
-    device = choose_device(cpu=cpu)
-    return Finetuned(model.float().eval().to(device), cfg, task, device)
+    return model.float().eval().to(choose_device(cpu=cpu)), task

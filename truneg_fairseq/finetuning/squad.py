@@ -26,14 +26,13 @@ from .squad_features import (
     FEATURES_FILE,
     SPECIAL_TOKENS,
     TEXTS_FILE,
-    Prediction,
     SquadFeatures,
     answer_questions,
     score_answers,
 )
 from .squad_files import Question, SquadData, read_squad
 from .squad_score import exact_match_and_f1
-from .task import LARGE_WIDTH, Finetuned, FinetuningTask, Recipe, Scores, count_longer, electra_layer_lr_decay
+from .task import LARGE_WIDTH, FinetuningTask, Recipe, count_longer, electra_layer_lr_decay
 
 if TYPE_CHECKING:
     from ..convert.architecture import ModelConfig
@@ -86,11 +85,10 @@ class Squad(FinetuningTask):
             found[split] = {**counts, "sha256": digests}
         return found
 
-    def title(self, info: Mapping[str, Any]) -> str:
-        return "SQuAD 2.0" if _unanswerable(info) else self.name
-
-    def shown(self, info: Mapping[str, Any]) -> tuple[str, dict[str, Metric]]:
-        return "SQuAD 2.0" if _unanswerable(info) else "SQuAD 1.1", _SHOWN
+    def shown(self, info: Mapping[str, Any]) -> tuple[str, str, dict[str, Metric]]:
+        if any(split["impossible"] for split in info["splits"].values()):
+            return "SQuAD 2.0", "SQuAD 2.0", _SHOWN
+        return self.name, "SQuAD 1.1", _SHOWN
 
     def recipe(self, config: ModelConfig, info: Mapping[str, Any]) -> Recipe:
         """The settings of ELECTRA's code, which has 1e-4 for small models too where table 7 of its paper has 3e-4."""
@@ -104,24 +102,22 @@ class Squad(FinetuningTask):
     def flags(self, config: ModelConfig, recipe: Recipe) -> list[object]:
         return ["--task", "squad", "--criterion", "squad"]
 
-    def evaluate(self, tuned: Finetuned, prepared: Path, folder: Path) -> Scores:
+    def evaluate(self, model: Any, task: Any, prepared: Path, folder: Path) -> dict[str, Any]:
         features = SquadFeatures.load(prepared / "valid")
-        predictions = answer(tuned, features)
-        texts = {name: prediction.text for name, prediction in predictions.items()}
+        texts, _ = answer(model, task, features)
         _write_json(texts, folder / ANSWERS_NAME)
-        scores = score_answers(features, texts, unanswerable=tuned.task.unanswerable)
+        scores = score_answers(features, texts, unanswerable=task.unanswerable)
         examples = {
             "exact_match": [float(score.exact) for score in scores.values()],
             "f1": [score.f1 for score in scores.values()],
         }
-        return Scores({name: math.fsum(each) / len(each) for name, each in examples.items()}, list(scores), examples)
+        metrics = {name: math.fsum(each) / len(each) for name, each in examples.items()}
+        return {"metrics": metrics, "examples": examples, "example_ids": list(scores)}
 
-    def predict(self, tuned: Finetuned, prepared: Path, options: PredictOptions) -> dict[str, float]:
+    def predict(self, model: Any, task: Any, prepared: Path, options: PredictOptions) -> dict[str, float]:
         features = SquadFeatures.load(prepared / "test")
-        predictions = answer(tuned, features, options.threshold)
-        texts = {name: prediction.text for name, prediction in predictions.items()}
+        texts, probabilities = answer(model, task, features, options.threshold)
         if options.na_prob_file is not None:  # in the official format of SQuAD 2.0
-            probabilities = {name: prediction.no_answer_probability for name, prediction in predictions.items()}
             _write_json(probabilities, options.na_prob_file)
         if options.output is not None:
             _write_json(texts, options.output)
@@ -130,25 +126,23 @@ class Squad(FinetuningTask):
         return {"examples": len(texts), **(exact_match_and_f1(scores, unanswerable=unanswerable) if scores else {})}
 
 
-def answer(tuned: Finetuned, features: SquadFeatures, threshold: float = 0.5) -> dict[str, Prediction]:
-    """The answers to all questions, by question id; ``threshold`` as in :func:`answer_questions`."""
+def answer(
+    model: Any, task: Any, features: SquadFeatures, threshold: float = 0.5
+) -> tuple[dict[str, str], dict[str, float]]:
+    """The answers to all questions as :func:`answer_questions` gives them."""
     import torch
     from fairseq import utils
 
     from .fairseq_tasks import SquadDataset, answer_logits, decode
 
-    dataset = SquadDataset(features, "predict", tuned.task.source_dictionary.pad(), shuffle=False)
-    order, parts = dataset.ordered_indices(), []
+    dataset = SquadDataset(features, "predict", task.source_dictionary.pad(), shuffle=False)
+    order, parts, device = dataset.ordered_indices(), [], next(model.parameters()).device
     with torch.inference_mode():
         for begin in Progress(range(0, len(order), _WINDOWS), desc="batches", unit=""):
             sample = dataset.collater(order[begin : begin + _WINDOWS].tolist())
-            sample = utils.apply_to_sample(lambda tensor: tensor.to(tuned.device), sample)
-            parts.append(decode(answer_logits(tuned.model, sample), sample).numpy())
-    return answer_questions(features, np.concatenate(parts), unanswerable=tuned.task.unanswerable, threshold=threshold)
-
-
-def _unanswerable(info: Mapping[str, Any]) -> bool:
-    return any(split["impossible"] for split in info["splits"].values())
+            sample = utils.apply_to_sample(lambda tensor: tensor.to(device), sample)
+            parts.append(decode(answer_logits(model, sample), sample).numpy())
+    return answer_questions(features, np.concatenate(parts), unanswerable=task.unanswerable, threshold=threshold)
 
 
 def _write_json(content: object, output: Path) -> None:
@@ -165,27 +159,25 @@ def build_features(
     In ``training`` a question whose answer is not in its context is left out and counted; other splits keep it, as the
     answers to all are scored. ``name`` is what the progress bar says.
     """
-    number_of: dict[str, int] = {}  # contexts in the order of the file
-    for question in data.questions:
-        number_of.setdefault(question.context, len(number_of))
+    contexts = list(dict.fromkeys(question.context for question in data.questions))
     encoded = [
         (ids, close_gaps(text, spans))
-        for text in Progress(number_of, desc=f"{name} contexts", unit="")
+        for text in Progress(contexts, desc=f"{name} contexts", unit="")
         for ids, spans in [vocabulary.encode_with_offsets(text)]
     ]
-    context_of = [number_of[question.context] for question in data.questions]
-    found: list[tuple[int, int] | None] = []  # first and last token of each question's answer
+    number_of = {text: number for number, text in enumerate(contexts)}
+    kept: list[tuple[Question, int, tuple[int, int] | None]] = []  # with its context, and its answer's tokens
     not_found: dict[str, list[str]] = {}
-    for question, context in zip(data.questions, context_of, strict=True):
+    for question in data.questions:
+        context = number_of[question.context]
         tokens, reason = _find_answer(question, encoded[context][1])
-        found.append(tokens)
         if reason:
             not_found.setdefault(reason, []).append(question.id)
-    left_out = {identifier for ids in not_found.values() for identifier in ids} if training else set()
-    rows = [row for row, question in enumerate(data.questions) if question.id not in left_out]
-    questions = [data.questions[row] for row in rows]
+        if not (reason and training):
+            kept.append((question, context, tokens))
+    questions, context_of = [question for question, *_ in kept], [context for _, context, _ in kept]
     queries = vocabulary.encode_batch([question.text for question in questions])
-    whole = [len(encoded[context_of[row]][0]) for row in rows]
+    whole = [len(encoded[context][0]) for context in context_of]
     longest = min(MAX_QUERY_LENGTH, max_length // 2)
     cut = [query[:longest] for query in queries]
     bounds = [
@@ -193,8 +185,8 @@ def build_features(
         for tokens, query in zip(whole, cut, strict=True)
     ]
     labels = [
-        labels_in_windows(windows, *tokens, offset=len(query) + 2) if (tokens := found[row]) else np.zeros_like(windows)
-        for row, windows, query in zip(rows, bounds, cut, strict=True)
+        labels_in_windows(windows, *tokens, offset=len(query) + 2) if tokens else np.zeros_like(windows)
+        for (_, _, tokens), windows, query in zip(kept, bounds, cut, strict=True)
     ]
     features = SquadFeatures(
         context_tokens=np.concatenate([ids for ids, _ in encoded]).astype(np.int32),
@@ -202,21 +194,21 @@ def build_features(
         context_spans=np.concatenate([spans for _, spans in encoded]),
         question_tokens=np.concatenate([np.zeros(0, np.int64), *cut]).astype(np.int32),
         question_offsets=_offsets([len(query) for query in cut]),
-        question_context=np.array([context_of[row] for row in rows], dtype=np.int32),
+        question_context=np.array(context_of, dtype=np.int32),
         impossible=np.array([question.impossible for question in questions], dtype=np.bool_),
-        window_question=np.repeat(np.arange(len(rows), dtype=np.int32), list(map(len, bounds))),
+        window_question=np.repeat(np.arange(len(kept), dtype=np.int32), list(map(len, bounds))),
         window_bounds=np.concatenate([np.zeros((0, 2), np.int32), *bounds]),
         window_answer=np.concatenate([np.zeros((0, 2), np.int32), *labels]),
         ids=[question.id for question in questions],
         questions=[question.text for question in questions],
-        contexts=list(number_of),
+        contexts=contexts,
         answers=[[] if question.impossible else question.answer_texts for question in questions],
     )
     lengths = np.array([len(query) + tokens + SPECIAL_TOKENS for query, tokens in zip(cut, whole, strict=True)])
     counts = {
         "questions": len(questions),
         "impossible": int(features.impossible.sum()),
-        "contexts": len(number_of),
+        "contexts": len(contexts),
         "windows": len(features),
         "windows without the answer": int((features.window_answer[:, 0] == 0).sum()),
         "tokens": int(features.lengths.sum()),

@@ -10,14 +10,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..files import replacing_file, replacing_text
 from ..vocabulary import BOS, EOS
-from .squad_score import QuestionScore, score_question, score_question_v2
+from .squad_score import QuestionScore, score_question
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -81,23 +81,16 @@ class SquadFeatures:
         spans[len(query) + 2 : -1] = inside
         return spans
 
-    def context_mask(self, window: int) -> NDArray[np.bool_]:
-        """Which positions of a window hold context, shape (length,)."""
-        return self.spans(window)[:, 0] >= 0
-
     def max_context(self, window: int) -> NDArray[np.bool_]:
         """Which positions of a window hold context that no other window shows with more around it, shape (length,).
 
         An answer is decoded only from the window in which its first token has this: BERT's rule.
         """
-        windows = self.windows_of(int(self.window_question[window]))
-        bounds = self.window_bounds[windows.start : windows.stop]
-        begin, end = bounds[window - windows.start]
-        # Of a long context only the windows that share tokens with this one, and those that touch it.
-        first, last = np.searchsorted(bounds[:, 1], begin), np.searchsorted(bounds[:, 0], end, "right")
-        best = best_windows(bounds[first:last] - begin, int(end - begin)) == window - windows.start - first
-        mask = self.context_mask(window)
-        mask[mask] = best
+        question = self.window_question[window]
+        first, last = np.searchsorted(self.window_question, [question, question + 1])
+        begin, end = self.window_bounds[window]
+        mask = self.spans(window)[:, 0] >= 0
+        mask[mask] = best_windows(self.window_bounds[first:last] - begin, int(end - begin)) == window - first
         return mask
 
     def answer_text(self, window: int, first: int, last: int) -> str:
@@ -105,10 +98,6 @@ class SquadFeatures:
         spans = self.spans(window)
         context = self.contexts[self.question_context[self.window_question[window]]]
         return context[spans[first, 0] : spans[last, 1]]
-
-    def windows_of(self, question: int) -> range:
-        """The windows of a question, at least one."""
-        return range(*np.searchsorted(self.window_question, [question, question + 1]).tolist())
 
     def save(self, folder: Path) -> None:
         arrays: dict[str, Any] = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
@@ -166,38 +155,29 @@ def best_spans(
     return first, first + index % width, flat.gather(1, index[:, None])[:, 0]
 
 
-class Prediction(NamedTuple):
-    """The answer to a question."""
-
-    text: str  # "" for none
-    no_answer_probability: float
-
-
 def answer_questions(
     features: SquadFeatures, answers: NDArray[np.float64], *, unanswerable: bool, threshold: float = 0.5
-) -> dict[str, Prediction]:
-    """The answers to the questions of which there are windows, by id in the order of the features.
+) -> tuple[dict[str, str], dict[str, float]]:
+    """The answers to the questions of which there are windows, "" for none, and the probabilities that there is none.
 
-    ``answers`` has a row for each window, in any order, shape (W, 5): the window's number, first and last position of
-    its best span, that span's score, and the score of "no answer", which counts by the window where the least speaks
-    for it: if the questions are ``unanswerable`` (SQuAD 2.0), the answer is "" above a threshold of its probability.
+    Both by id in the order of the features. ``answers`` has a row for each window, in any order, shape (W, 5): the
+    window's number, first and last position of its best span, that span's score, and the score of "no answer", which
+    counts by the window where the least speaks for it: if the questions are ``unanswerable`` (SQuAD 2.0), the answer is
+    "" above a threshold of its probability.
     """
-    if not len(answers):
-        return {}
     answers = answers[answers[:, 0].argsort()]
     window, first, last = answers[:, :3].T.astype(np.int64)
     score, no_answer = answers[:, 3:].T
     question = features.window_question[window]
     begins = np.flatnonzero(np.diff(question, prepend=-1))
     best = np.lexsort((window, -score, question))[begins]
-    predictions = {}
+    texts, probabilities = {}, {}
     for row, least in zip(best.tolist(), np.minimum.reduceat(no_answer, begins).tolist(), strict=True):
-        there = math.isfinite(score[row])
-        probability = _sigmoid(least - (float(score[row]) if there else 0.0))
+        name, there = features.ids[question[row]], math.isfinite(score[row])
+        probability = probabilities[name] = _sigmoid(least - (float(score[row]) if there else 0.0))
         silent = not there or (unanswerable and probability > threshold)
-        text = "" if silent else features.answer_text(int(window[row]), int(first[row]), int(last[row]))
-        predictions[features.ids[question[row]]] = Prediction(text, probability)
-    return predictions
+        texts[name] = "" if silent else features.answer_text(int(window[row]), int(first[row]), int(last[row]))
+    return texts, probabilities
 
 
 def _sigmoid(x: float) -> float:
@@ -208,6 +188,8 @@ def score_answers(
     features: SquadFeatures, answers: Mapping[str, str], *, unanswerable: bool
 ) -> dict[str, QuestionScore]:
     """The scores of the questions that ``answers`` has, by id; SQuAD 1.1 has none for one without a true answer."""
-    score = score_question_v2 if unanswerable else score_question
-    truths = zip(features.ids, features.answers, strict=True)
-    return {name: score(answers[name], truth) for name, truth in truths if name in answers and (truth or unanswerable)}
+    return {
+        name: score_question(answers[name], truths, unanswerable=unanswerable)
+        for name, truths in zip(features.ids, features.answers, strict=True)
+        if name in answers and (truths or unanswerable)
+    }

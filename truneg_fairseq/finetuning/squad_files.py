@@ -20,7 +20,7 @@ from ..files import replacing_text
 
 _FORMAT = "SQuAD's JSON"
 _VERSION_2 = re.compile(r"v?2(\.\d+)*")
-_LARGEST_FILE = 128 << 20  # bytes; SQuAD 2.0 has 42 MB
+LARGEST_FILE = 128 << 20  # bytes; SQuAD 2.0 has 42 MB
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def read_squad(path: Path) -> SquadData:
     if rows:
         found = [(row, row.context, row.title) for row in _read_rows(path)]
     else:
-        file = files.read_json(path, _File, expected=f"{_FORMAT}, whole", limit=_LARGEST_FILE)
+        file = files.read_json(path, _File, expected=f"{_FORMAT}, whole", limit=LARGEST_FILE)
         found = [(entry, p.context, a.title) for a in file.data for p in a.paragraphs for entry in p.qas]
         version = str(file.version)
     answers = [_answers(entry) for entry, _, _ in found]
@@ -158,7 +158,7 @@ def _read_rows(path: Path) -> Iterator[_Row]:
         for row in read_table(path).to_pylist():
             yield files.convert(row, str(path), _Row, expected=_FORMAT)
         return
-    raw = files.read_bytes(path, expected=_FORMAT, limit=_LARGEST_FILE).removeprefix(b"\xef\xbb\xbf")
+    raw = files.read_bytes(path, expected=_FORMAT, limit=LARGEST_FILE).removeprefix(b"\xef\xbb\xbf")
     for number, line in enumerate(raw.splitlines(), 1):
         if line.strip():
             yield files.parse_json(line, f"{path}: line {number}", _Row, expected=_FORMAT)
@@ -173,16 +173,22 @@ def _answers(entry: _Question) -> tuple[Answer, ...] | None:
 
 def write_squad(path: Path, data: SquadData) -> None:
     """Writes a file in SQuAD's format: questions next to each other on one paragraph share it."""
-    articles: list[dict[str, Any]] = []
-    for question in data.questions:
-        if not articles or articles[-1]["title"] != question.title:
-            articles.append({"title": question.title, "paragraphs": []})
-        paragraphs = articles[-1]["paragraphs"]
-        if not paragraphs or paragraphs[-1]["context"] != question.context:
-            paragraphs.append({"context": question.context, "qas": []})
+
+    def entry(question: Question) -> dict[str, Any]:
         answers = [{"text": answer.text, "answer_start": answer.start} for answer in question.answers]
-        entry = {"id": question.id, "question": question.text, "answers": answers}
-        paragraphs[-1]["qas"].append(entry | ({"is_impossible": question.impossible} if data.unanswerable else {}))
+        written = {"id": question.id, "question": question.text, "answers": answers}
+        return written | ({"is_impossible": question.impossible} if data.unanswerable else {})
+
+    articles = [
+        {
+            "title": title,
+            "paragraphs": [
+                {"context": context, "qas": list(map(entry, asked))}
+                for context, asked in itertools.groupby(questions, key=lambda question: question.context)
+            ],
+        }
+        for title, questions in itertools.groupby(data.questions, key=lambda question: question.title)
+    ]
     with replacing_text(path) as file:
         json.dump({"version": data.version, "data": articles}, file, ensure_ascii=False)
         file.write("\n")
@@ -191,10 +197,4 @@ def write_squad(path: Path, data: SquadData) -> None:
 def read_predictions(path: Path) -> dict[str, str]:
     """Reads answer texts by question id."""
     expected = "a JSON object of answer texts by question id"
-    return files.read_json(path, dict[str, str], expected=expected, limit=_LARGEST_FILE)
-
-
-def read_probabilities(path: Path) -> dict[str, int | float]:
-    """Reads the probabilities that questions have no answer, by question id."""
-    expected = "a JSON object of numbers by question id"
-    return files.read_json(path, dict[str, int | float], expected=expected, limit=_LARGEST_FILE)
+    return files.read_json(path, dict[str, str], expected=expected, limit=LARGEST_FILE)

@@ -14,8 +14,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from ..errors import TrueNegError
-from .squad_files import Question, SquadData, read_predictions, read_probabilities, read_squad
+from ..files import read_json
+from .squad_files import LARGEST_FILE, Question, SquadData, read_predictions, read_squad
 
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -27,8 +30,8 @@ class QuestionScore:
     f1: float  # of the bags of words, the best over the ground truths, in [0, 1]
 
 
-ZERO = QuestionScore(0, 0.0)
-"""The score of an unanswered question."""
+ZERO, RIGHT = QuestionScore(0, 0.0), QuestionScore(1, 1.0)
+"""The scores of an unanswered question, and of one that is rightly answered with nothing."""
 
 
 def normalize(text: str) -> str:
@@ -36,32 +39,25 @@ def normalize(text: str) -> str:
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_WITHOUT_PUNCTUATION)).split())
 
 
-def exact_match(prediction: str, truth: str) -> bool:
-    """Whether two answers are equal after normalization."""
-    return normalize(prediction) == normalize(truth)
+def score_question(prediction: str, truths: Sequence[str], *, unanswerable: bool = False) -> QuestionScore:
+    """The score of one question: the best over its ground truths.
+
+    With ``unanswerable``, as in SQuAD 2.0, those do not count of which nothing is left after normalization; where none
+    counts, the empty answer is right.
+    """
+    predicted, known = normalize(prediction), [normalize(truth) for truth in truths]
+    if unanswerable and not (known := list(filter(None, known))):
+        return ZERO if predicted else RIGHT
+    return QuestionScore(int(predicted in known), max(_f1(predicted.split(), truth.split()) for truth in known))
 
 
-def f1(prediction: str, truth: str) -> float:
-    """F1 of the words of two answers, in [0, 1]; 0 where they have none in common, as SQuAD 1.1 has it."""
-    predicted, true = normalize(prediction).split(), normalize(truth).split()
+def _f1(predicted: list[str], true: list[str]) -> float:
+    """Of words; 0 where they have none in common, as SQuAD 1.1 has it."""
     common = (Counter(predicted) & Counter(true)).total()
     if not common:
         return 0.0
     precision, recall = common / len(predicted), common / len(true)
     return 2 * precision * recall / (precision + recall)
-
-
-def score_question(prediction: str, truths: Sequence[str]) -> QuestionScore:
-    """SQuAD 1.1's score of one question: the best over its ground truths."""
-    exact = max(exact_match(prediction, truth) for truth in truths)
-    return QuestionScore(int(exact), max(f1(prediction, truth) for truth in truths))
-
-
-def score_question_v2(prediction: str, truths: Sequence[str]) -> QuestionScore:
-    """SQuAD 2.0's score of one question: where it has no answer (left after normalization), that is the empty one."""
-    if answers := [truth for truth in truths if normalize(truth)]:
-        return score_question(prediction, answers)
-    return ZERO if normalize(prediction) else QuestionScore(1, 1.0)
 
 
 def require_answer(question: Question) -> None:
@@ -106,8 +102,9 @@ def score_files(
     """
     data, predictions = read_squad(data_file), read_predictions(predictions_file)
     if data.unanswerable:
-        probabilities = None if na_prob_file is None else read_probabilities(na_prob_file)
-        return score_v2(data, predictions, probabilities), None
+        expected, kind = "a JSON object of numbers by question id", dict[str, int | float]
+        chances = read_json(na_prob_file, kind, expected=expected, limit=LARGEST_FILE) if na_prob_file else None
+        return score_v2(data, predictions, chances), None
     scores = exact_match_and_f1(score_questions(data.questions, predictions), unanswerable=False)
     missing = [question.id for question in data.questions if question.id not in predictions]
     if not missing:
@@ -119,10 +116,7 @@ def score_files(
 
 
 def score_v2(
-    data: SquadData,
-    predictions: Mapping[str, str],
-    no_answer_probabilities: Mapping[str, float] | None = None,
-    threshold: float = 1.0,
+    data: SquadData, predictions: Mapping[str, str], no_answer_probabilities: Mapping[str, float] | None = None
 ) -> dict[str, float]:
     """What the script of SQuAD 2.0 prints.
 
@@ -131,26 +125,28 @@ def score_v2(
     ``best_f1`` and ``best_f1_thresh``, at the thresholds that would have been the best.
     """
     require_all(data.questions, predictions, "prediction")
-    scores = {q.id: score_question_v2(predictions[q.id], q.answer_texts) for q in data.questions}
+    scores = {q.id: score_question(predictions[q.id], q.answer_texts, unanswerable=True) for q in data.questions}
     answerable = {question.id: bool(question.answers) for question in data.questions}
-    final = scores
-    if no_answer_probabilities is not None:
-        require_all(data.questions, no_answer_probabilities, "no-answer probability")
-        final = {
-            name: score
-            if no_answer_probabilities[name] <= threshold
-            else (ZERO if answerable[name] else QuestionScore(1, 1.0))
-            for name, score in scores.items()
-        }
+    chances = no_answer_probabilities or {}
+    final = {  # by the script's own threshold, which differences of logits may pass
+        name: score if chances.get(name, 0.0) <= 1.0 else ZERO if answerable[name] else RIGHT
+        for name, score in scores.items()
+    }
     report = _percentages_v2(final.values())
     for prefix, wanted in (("HasAns", True), ("NoAns", False)):
         part = [score for name, score in final.items() if answerable[name] is wanted]
         report |= {f"{prefix}_{key}": value for key, value in _percentages_v2(part).items()} if part else {}
-    if no_answer_probabilities is not None:
-        for key in ("exact", "f1"):
-            values = {name: getattr(score, key) for name, score in scores.items()}
-            best, at = _best_threshold(values, answerable, predictions, no_answer_probabilities)
-            report |= {f"best_{key}": best, f"best_{key}_thresh": at}
+    if no_answer_probabilities is None:
+        return report
+    require_all(data.questions, chances, "no-answer probability")
+    order = sorted(filter(scores.__contains__, chances), key=chances.__getitem__)
+    for key in ("exact", "f1"):
+        # Below the smallest probability every question counts as unanswerable; passing one lets its prediction count.
+        changes = [getattr(scores[name], key) if answerable[name] else -bool(predictions[name]) for name in order]
+        sums = np.cumsum([float(list(answerable.values()).count(False)), *changes])
+        best = int(sums.argmax())  # the first
+        report[f"best_{key}"] = 100.0 * float(sums[best]) / len(scores)
+        report[f"best_{key}_thresh"] = chances[order[best - 1]] if best else 0.0
     return report
 
 
@@ -194,24 +190,3 @@ def _percentages_v2(scores: Iterable[QuestionScore]) -> dict[str, float]:
         "f1": 100.0 * sum(score.f1 for score in values) / len(values),
         "total": len(values),
     }
-
-
-def _best_threshold(
-    scores: Mapping[str, float],
-    answerable: Mapping[str, bool],
-    predictions: Mapping[str, str],
-    probabilities: Mapping[str, float],
-) -> tuple[float, float]:
-    """The best percentage over all thresholds, and the first threshold that gives it.
-
-    Below the smallest probability every question counts as unanswerable; passing a question lets its prediction count.
-    """
-    current: float = sum(not has_answer for has_answer in answerable.values())
-    best, at = current, 0.0
-    for name in sorted(probabilities, key=lambda name: probabilities[name]):
-        if name not in scores:
-            continue
-        current += scores[name] if answerable[name] else -1 if predictions[name] else 0
-        if current > best:
-            best, at = current, probabilities[name]
-    return 100.0 * best / len(scores), at

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,36 +54,13 @@ def electra_layer_lr_decay(width: int) -> float:
     return 0.8 if width < LARGE_WIDTH else 0.9
 
 
-class Finetuned(NamedTuple):
-    """A fine-tuned model in fp32, to predict with."""
-
-    model: Any
-    cfg: Any  # fairseq's configuration of its training
-    task: Any  # fairseq's
-    device: Any
-
-
-@dataclass(frozen=True)
-class Scores:
-    """A model's scores on a split."""
-
-    metrics: dict[str, float]  # fractions, in the order in which they are shown
-    ids: list[str]  # of the examples
-    # numerators and denominators of the examples, for the metrics that are a ratio of sums
-    examples: dict[str, list[float]]
-    denominators: dict[str, list[float]] = field(default_factory=dict)
-
-
 class FinetuningTask(ABC):
     """One of GLUE's tasks, or SQuAD."""
 
-    name: str
-    """Of ``--tasks``, and of the prepared folder."""
+    name: str  # of ``--tasks``, and of the prepared folder
     fairseq_task: ClassVar[str]
-    counted: ClassVar[str]
-    """What an example of fairseq's is called in ``info.json``."""
-    chosen: ClassVar[Sequence[str]]
-    """The options of ``truneg data prepare`` that the data depend on."""
+    counted: ClassVar[str]  # what an example of fairseq's is called in ``info.json``
+    chosen: ClassVar[Sequence[str]]  # the options of ``truneg data prepare`` that the data depend on
 
     @abstractmethod
     def find_files(self, places: Sequence[Path]) -> dict[str, Path]:
@@ -99,13 +76,9 @@ class FinetuningTask(ABC):
     ) -> dict[str, Any]:
         """Writes the data of all splits, and gives for each how much there is of what, for ``info.json``."""
 
-    def title(self, info: Mapping[str, Any]) -> str:
-        """The name in results."""
-        return self.name
-
     @abstractmethod
-    def shown(self, info: Mapping[str, Any]) -> tuple[str, dict[str, Metric]]:
-        """The title of the table in which the results stand, and the metrics that it shows."""
+    def shown(self, info: Mapping[str, Any]) -> tuple[str, str, dict[str, Metric]]:
+        """The task's name in results, and the title of their table with the metrics that it shows."""
 
     @abstractmethod
     def recipe(self, config: ModelConfig, info: Mapping[str, Any]) -> Recipe:
@@ -116,11 +89,14 @@ class FinetuningTask(ABC):
         """fairseq-train's for task, criterion and validation."""
 
     @abstractmethod
-    def evaluate(self, tuned: Finetuned, prepared: Path, folder: Path) -> Scores:
-        """The scores of the validation sets; the answers may go into the run's folder."""
+    def evaluate(self, model: Any, task: Any, prepared: Path, folder: Path) -> dict[str, Any]:
+        """The scores of a model and its fairseq task on the validation sets, by the names of :class:`Result`'s fields.
+
+        The answers may go into the run's folder.
+        """
 
     @abstractmethod
-    def predict(self, tuned: Finetuned, prepared: Path, options: PredictOptions) -> dict[str, float]:
+    def predict(self, model: Any, task: Any, prepared: Path, options: PredictOptions) -> dict[str, float]:
         """Answers the split "test" and writes the answers; gives the scores in percent where labels are known."""
 
 

@@ -12,7 +12,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -29,7 +29,6 @@ from ..finetuning.squad_score import (
     require_all,
     require_answer,
     score_question,
-    score_question_v2,
     score_questions,
     worst_variants,
 )
@@ -296,7 +295,7 @@ def measure(
     attack: Attack, original: Mapping[str, str], transformed: Mapping[str, str], name: str | None = None
 ) -> Robustness:
     """Scores predictions, by id, for the original and for the transformed questions of an attack's pairs."""
-    score = score_question_v2 if attack.unanswerable else score_question
+    score = partial(score_question, unanswerable=attack.unanswerable)
     before, after = [pair.original for pair in attack.pairs], [pair.transformed for pair in attack.pairs]
     for side, questions, answers in zip(SIDES, (before, after), (original, transformed), strict=True):
         require_all(questions, answers, f"answer to the {side} question")

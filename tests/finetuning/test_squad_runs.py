@@ -17,28 +17,27 @@ import pytest
 import torch
 import torch.nn.functional as F
 import yaml
+from support import convert_models
 from support.cli_runs import assert_keys_are_known, logged, run_on_two_workers
-from support.commands import PLUGIN, REPOSITORY, fairseq_train, run_command, truneg
+from support.commands import PLUGIN, REPOSITORY, fairseq_train, run_command
 from support.finetunings import count_trainings
 from support.glue_files import write_model
-from support.squad_examples import STRIDE, TOKENS, one_line, prepare, write_data
+from support.squad_examples import SIZES, STRIDE, TOKENS, one_line, prepare, write_data
 
+import truneg_fairseq
 from truneg_fairseq.commands.main import main
+from truneg_fairseq.convert.from_hf import from_hf
 from truneg_fairseq.finetuning import FinetuneOptions, squad
 from truneg_fairseq.finetuning.run import check, load_finetuned
 from truneg_fairseq.finetuning.squad_features import SquadFeatures
-from truneg_fairseq.models import checkpoints
+from truneg_fairseq.optim import ElectraAdam
 from truneg_fairseq.results.result import read_results
 
+truneg_fairseq.register()
+
+from truneg_fairseq.finetuning.fairseq_tasks import answer_logits  # noqa: E402
+
 RECIPE = REPOSITORY / "user_dir_examples" / "squad" / "electra.yaml"
-SIZES = {
-    "encoder_layers": 2,
-    "encoder_embed_dim": 32,
-    "encoder_ffn_embed_dim": 48,
-    "encoder_attention_heads": 4,
-    "embedding_dim": 16,
-    "max_positions": 24,
-}
 OPTIONS = ("--cpu", "--batch-size", 8, "--lr", 0.003, "--layer-lr-decay", 1, "--seeds", 1, "--keep-models")
 
 
@@ -65,17 +64,22 @@ def pretrained(tmp_path_factory, data) -> Path:
 
 
 def train(checkpoint: Path, features: Path, output: Path, *arguments: object) -> list[object]:
-    flags = (checkpoint, "--prepared", features.parent, "--output", output, *OPTIONS)
-    return truneg("finetune", *flags, *arguments)
+    """The words of a fine-tuning whose model is named electra."""
+    flags = (f"electra={checkpoint}", "--prepared", features.parent, "--output", output, *OPTIONS)
+    return ["finetune", *flags, *arguments]
 
 
-def run_train(*command: object) -> str:
-    """What such a command prints, in this process; the training is forked."""
+def printed_by(*words: object) -> str:
+    """What a truneg command prints, in this process; its trainings are forked."""
     printed = io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
         count_trainings(patch)
-        main([str(word) for word in command[command.index("finetune") :]])
+        main([str(word) for word in words])
     return printed.getvalue()
+
+
+def error(*words: object) -> str:
+    return one_line(lambda: printed_by(*words))
 
 
 def validations(folder: Path) -> list[dict[str, float]]:
@@ -88,34 +92,18 @@ def validations(folder: Path) -> list[dict[str, float]]:
 def finetuned(pretrained, features, tmp_path_factory) -> tuple[Path, str]:
     """The folder of a run and what its command printed."""
     output = tmp_path_factory.mktemp("run")
-    printed = run_train(*train(f"electra={pretrained}", features, output, "--epochs", 5))
+    printed = printed_by(*train(pretrained, features, output, "--epochs", 5))
     return output / "runs" / "electra" / "SQuAD-1", printed
 
 
-def in_process(*words: object) -> None:
-    """truneg in this process."""
-    main([*map(str, words)])
-
-
-def score(data: Path, *arguments: object) -> dict[str, float]:
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        in_process("score", data, *arguments)
-    return json.loads(printed.getvalue())
-
-
-def error(*words: object) -> str:
-    return one_line(lambda: in_process(*words))
-
-
-def test_predictions_score_as_the_validation_did(finetuned, pretrained, features, tmp_path, capsys):
+def test_predictions_score_as_the_validation_did(finetuned, pretrained, features, tmp_path):
     folder, printed = finetuned
     shown = validations(folder)
     valid = features.parents[1] / "valid.json"
-    final = score(valid, folder / "predictions.json")
+    final = json.loads(printed_by("score", valid, folder / "predictions.json"))
     assert [step["num_updates"] for step in shown] == [25, 50, 75, 100, 125]
     assert {name: shown[-1][name] for name in final} == pytest.approx(final, rel=1e-5)
-    assert re.search(rf"^electra +SQuAD +f1 +{final['f1']:.2f} +- +1$", printed, re.MULTILINE)
+    assert re.search(rf"^electra +{final['exact_match']:.2f} +{final['f1']:.2f}$", printed, re.MULTILINE)
     (result,) = read_results([folder.parents[2] / "results.jsonl"])
     assert {name: 100 * value for name, value in result.metrics.items()} == pytest.approx(final)
     assert (result.group, [metric.title for metric in result.shown.values()]) == ("SQuAD 1.1", ["EM", "F1"])
@@ -126,8 +114,8 @@ def test_predictions_score_as_the_validation_did(finetuned, pretrained, features
     assert final["f1"] > 40
     assert len({step["f1"] for step in shown}) > 1
     predictions = tmp_path / "predictions.json"
-    in_process("predict", folder / "model.pt", valid, "--output", predictions, "--cpu")
-    assert json.loads(capsys.readouterr().out) == {"examples": 24, **final}
+    said = printed_by("predict", folder / "model.pt", valid, "--output", predictions, "--cpu")
+    assert json.loads(said) == {"examples": 24, **final}
     assert predictions.read_text() == (folder / "predictions.json").read_text()
 
 
@@ -151,13 +139,13 @@ def test_two_workers_validate_as_one(finetuned, features, tmp_path):
 
 
 @pytest.mark.slow
-def test_squad_2(pretrained, data, tmp_path, capsys):
+def test_squad_2(pretrained, data, tmp_path):
     """Trained, answered, scored; and what --prepared and the threshold change."""
     features = prepare(tmp_path / "squad2", data, 60, unanswerable=True)
     valid = tmp_path / "squad2" / "valid.json"
-    run_train(*train(f"m={pretrained}", features, tmp_path, "--epochs", 8, "--lr", 0.001))
-    folder = tmp_path / "runs/m/SQuAD-1"
-    official = score(valid, folder / "predictions.json")
+    printed_by(*train(pretrained, features, tmp_path, "--epochs", 8, "--lr", 0.001))
+    folder = tmp_path / "runs/electra/SQuAD-1"
+    official = json.loads(printed_by("score", valid, folder / "predictions.json"))
     (result,) = read_results([tmp_path / "results.jsonl"])
     assert (result.task, result.group) == ("SQuAD 2.0", "SQuAD 2.0")
     assert (official["exact"], official["f1"]) == pytest.approx([100 * each for each in result.metrics.values()])
@@ -168,24 +156,25 @@ def test_squad_2(pretrained, data, tmp_path, capsys):
     threshold: float = 1
     for expected in (0, 24, 12):
         options = ("--prepared", moved, "--threshold", threshold, "--na-prob-file", probabilities)
-        in_process(*words, *options, "--output", answers)
+        printed_by(*words, *options, "--output", answers)
         assert sum(text == "" for text in json.loads(answers.read_text()).values()) == expected
         chances = sorted(json.loads(probabilities.read_text()).values())
         threshold = 0 if expected == 0 else (chances[11] + chances[12]) / 2
-    assert score(valid, answers, "--na-prob-file", probabilities)["best_f1"] >= official["f1"]
+    best = json.loads(printed_by("score", valid, answers, "--na-prob-file", probabilities))
+    assert best["best_f1"] >= official["f1"]
 
 
 def test_the_settings_are_electras(pretrained, features, tmp_path):
     """What fairseq-train is given: two epochs of batches of 32 windows."""
     options = FinetuneOptions(models=[str(pretrained)], prepared=features.parent, output=tmp_path, seeds=[7], cpu=True)
     (run,) = check(options)
-    given = dict(itertools.pairwise(run.flags))
-    updates = str(2 * math.ceil(len(SquadFeatures.load(features / "train")) / 32))
-    expected = {"--seed": "7", "--lr": "0.0001", "--layer-lr-decay": "0.8", "--weight-decay": "0.01"}
-    expected |= {"--optimizer": "electra_adam", "--lr-scheduler": "electra_linear", "--warmup-ratio": "0.1"}
-    expected |= {"--batch-size": "32", "--clip-norm": "1.0", "--max-epoch": "2", "--task": "squad"}
-    expected |= {"--max-update": updates, "--total-num-update": updates}
-    assert expected.items() <= given.items()
+    updates = 2 * math.ceil(len(SquadFeatures.load(features / "train")) / 32)
+    expected = f"""
+    --seed 7 --lr 0.0001 --layer-lr-decay 0.8 --weight-decay 0.01 --optimizer electra_adam --lr-scheduler electra_linear
+    --warmup-ratio 0.1 --batch-size 32 --clip-norm 1.0 --max-epoch 2 --task squad --max-update {updates}
+    --total-num-update {updates}
+    """.split()
+    assert set(zip(expected[::2], expected[1::2], strict=True)) <= set(itertools.pairwise(map(str, run.flags)))
     large = squad.Squad().recipe(SimpleNamespace(hidden_size=1024), {"max_length": 384})
     assert (large.lr, large.layer_lr_decay) == (5e-5, 0.9)
 
@@ -210,11 +199,8 @@ def test_the_recipe_trains_with_hydra(pretrained, features, tmp_path):
     command = [
         *(sys.executable, "-m", "fairseq_cli.hydra_train", "--config-dir", RECIPE.parent, "--config-name", RECIPE.stem),
         *(f"common.user_dir={PLUGIN}", f"task.data={features}", f"checkpoint.save_dir={tmp_path}", *tiny.split()),
-        *(
-            f"checkpoint.finetune_from_model={pretrained}",
-            "model._name=electra_tiny",
-            f"hydra.run.dir={tmp_path}/hydra",
-        ),
+        *(f"checkpoint.finetune_from_model={pretrained}", "model._name=electra_tiny"),
+        f"hydra.run.dir={tmp_path}/hydra",
         *(f"+model.{name}={size}" for name, size in SIZES.items()),
     ]
     result = run_command(command, cwd=tmp_path)
@@ -228,52 +214,32 @@ def test_the_recipe_trains_with_hydra(pretrained, features, tmp_path):
 
 def test_fine_tuning_is_transformers(features, data, tmp_path):
     """A converted random model: the same loss for 20 steps, then the same logits."""
-    from support.convert_models import hf_rows, random_model, save
-
-    from truneg_fairseq.convert.from_hf import from_hf
-
-    theirs = random_model(
-        "BertForQuestionAnswering", tokens=TOKENS, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
-    )
-    folder = save(theirs.bert, tmp_path / "hf", TOKENS)
-    report = from_hf(folder, data, tmp_path / "encoder.pt")
-    encoder = checkpoints.read_checkpoint(tmp_path / "encoder.pt")
+    without = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    theirs = convert_models.random_model("BertForQuestionAnswering", tokens=TOKENS, **without).train()
+    report = from_hf(convert_models.save(theirs.bert, tmp_path / "hf", TOKENS), data, tmp_path / "encoder.pt")
     head = {f"question_answering_head.out_proj.{name}": value for name, value in theirs.qa_outputs.state_dict().items()}
-    state = {**encoder.state, **head}
-    checkpoints.write_checkpoint(
-        tmp_path / "start.pt", state, encoder.model, data, task="masked_lm", settings={"tokens_per_sample": 24}
-    )
+    start = convert_models.with_heads(report.output, data, head)
     training = """
     --task squad --criterion squad --batch-size 8 --required-batch-size-multiple 1 --optimizer electra_adam --lr 0.0003
     --weight-decay 0.01 --lr-scheduler fixed --max-update 20 --log-interval 1 --log-format json
     --num-workers 0 --data-buffer-size 0 --cpu --seed 1 --disable-validation --no-epoch-checkpoints
     """.split()
-    result = run_command(
-        fairseq_train(
-            *(features, "--user-dir", PLUGIN, *report.flags, *training, "--finetune-from-model", tmp_path / "start.pt"),
-            *("--save-dir", tmp_path / "run"),
-        )
-    )
+    places = ("--finetune-from-model", start, "--save-dir", tmp_path / "run")
+    result = run_command(fairseq_train(features, "--user-dir", PLUGIN, *report.flags, *training, *places))
     found = [float(step["loss"]) * math.log(2) for step in logged(result.stdout, "train_inner")]
 
-    import truneg_fairseq
-    from truneg_fairseq.finetuning.fairseq_tasks import SquadTask, SquadTaskConfig, answer_logits
-    from truneg_fairseq.optim import ElectraAdam
-
-    truneg_fairseq.register()
-    task = SquadTask.setup_task(SquadTaskConfig(data=str(features), seed=1))
+    ours, task = load_finetuned(tmp_path / "run/checkpoint_last.pt", features, cpu=True)
     task.load_dataset("train")
-    rows = hf_rows(TOKENS, task.dictionary.symbols)
-    theirs.train()
+    rows = convert_models.hf_rows(TOKENS, task.dictionary.symbols)
     groups = [
         {"params": [p for p in theirs.parameters() if (p.ndim > 1) == matrices], "weight_decay": 0.01 * matrices}
         for matrices in (True, False)
     ]
     optimizer = ElectraAdam(groups, lr=3e-4)
 
-    def their_logits(model: Any, rows: torch.Tensor, sample: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
+    def their_logits(sample: dict[str, Any]) -> tuple[torch.Tensor, ...]:
         tokens = sample["net_input"]["src_tokens"]
-        outputs = model(
+        outputs = theirs(
             input_ids=rows[tokens],
             attention_mask=tokens.ne(1).long(),
             token_type_ids=(tokens.eq(2).cumsum(1) - tokens.eq(2).long()).clamp(max=1),
@@ -282,15 +248,10 @@ def test_fine_tuning_is_transformers(features, data, tmp_path):
         allowed[:, 0] = True
         return tuple(x.masked_fill(~allowed, -torch.inf) for x in (outputs.start_logits, outputs.end_logits))
 
-    iterators = (
-        task.get_batch_iterator(task.dataset("train"), max_sentences=8, seed=1, epoch=epoch).next_epoch_itr(
-            shuffle=True
-        )
-        for epoch in itertools.count(1)
-    )
+    batches = task.get_batch_iterator(task.dataset("train"), max_sentences=8, seed=1).next_epoch_itr(shuffle=True)
     expected = []
-    for sample in itertools.islice(itertools.chain.from_iterable(iterators), 20):
-        logits = their_logits(theirs, rows, sample)
+    for sample in itertools.islice(batches, 20):
+        logits = their_logits(sample)
         loss = sum(F.cross_entropy(x, y) for x, y in zip(logits, sample["target"].T, strict=True)) / 2
         optimizer.zero_grad()
         loss.backward()
@@ -299,10 +260,7 @@ def test_fine_tuning_is_transformers(features, data, tmp_path):
     # fairseq logs bits with three digits.
     assert found == pytest.approx(expected, abs=6e-4)
     assert expected[-1] < expected[0] - 0.2
-
-    ours = load_finetuned(tmp_path / "run/checkpoint_last.pt", features, cpu=True).model
     sample = task.dataset("train").collater([0, 1, 2, 3])
     with torch.no_grad():
-        looped = their_logits(theirs.eval(), rows, sample)
         logits = answer_logits(ours, sample)
-    torch.testing.assert_close(looped, (logits.starts, logits.ends), atol=1e-3, rtol=0)
+        torch.testing.assert_close(their_logits(sample), (logits.starts, logits.ends), atol=1e-3, rtol=0)

@@ -1,4 +1,4 @@
-"""GLUE's official files, read by stock fairseq's sentence_prediction task after the real script prepared them."""
+"""GLUE's official files, which stock fairseq's task reads once prepared; metrics, and BERT's way to shorten pairs."""
 
 from __future__ import annotations
 
@@ -12,15 +12,20 @@ import numpy as np
 import pyarrow
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pyarrow import csv, parquet
-from support.commands import PLUGIN, run_command, shared_file
+from support.commands import PLUGIN, run_command, shared_file, truneg_data
 from support.glue_files import write_data, write_model, write_tsv
-from support.squad_examples import one_line
 
-from truneg_fairseq.commands.main import main
+import truneg_fairseq
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.finetuning.glue_files import TASKS, read_split, task_files
+from truneg_fairseq.finetuning.glue import TASKS, read_split
 from truneg_fairseq.vocabulary import fingerprint, read_symbols
+
+truneg_fairseq.register()
+
+from truneg_fairseq.finetuning.fairseq_tasks import SentencesDataset, shared_lengths  # noqa: E402
 
 WORDS = "the cat dog sat ran quick ##ly \" ' . , ? cafe".split()
 
@@ -35,9 +40,9 @@ TRAIN_LABELS = {
 }
 
 
-def prepare(*arguments: object) -> None:
+def prepare(places: list[str], data: Path, output: Path, *flags: str) -> None:
     """The real command, in this process."""
-    main(["data", "prepare", *map(str, arguments)])
+    truneg_data("prepare", "--task", *places, "--data", data, "--output-dir", output, *flags)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +61,7 @@ def prepared(tmp_path_factory, data) -> Path:
             order = ORDER.get(split, [0, 1, 2])
             known = None if split.startswith("test") else [written[place] for place in order]
             write_tsv(folder / "glue" / task / name, task, [PAIRS[place] for place in order], known, first=7)
-    prepare("--task", f"GLUE={folder / 'glue'}", "--data", data, "--output-dir", folder / "out")
+    prepare([f"GLUE={folder / 'glue'}"], data, folder / "out")
     return folder / "out"
 
 
@@ -75,15 +80,13 @@ def load(folder: Path, split: str) -> tuple[list[str], list[object] | None]:
     )
     cfg.regression_target, cfg.classification_head_name = not names, "head"
     task = SentencePredictionTask.setup_task(cfg)
-    dataset = task.load_dataset(split)
-    items = [dataset[index] for index in range(len(dataset))]
+    items = list(task.load_dataset(split))
     texts = [" ".join(task.dictionary[i] for i in item["net_input.src_tokens"]) for item in items]
     if "target" not in items[0]:
         return texts, None
-    if not names:
-        return texts, [item["target"].item() if hasattr(item["target"], "item") else item["target"] for item in items]
     specials = task.label_dictionary.nspecial
-    return texts, [task.label_dictionary[int(item["target"]) + specials] for item in items]
+    targets = [np.ravel(item["target"]).item() for item in items]
+    return texts, [task.label_dictionary[target + specials] if names else target for target in targets]
 
 
 def tokens_of(text: str) -> str:
@@ -97,14 +100,11 @@ def tokens_of(text: str) -> str:
 def test_stock_fairseq_reads_it(task, prepared, data):
     folder = prepared / task
     texts, labels = load(folder, "train")
-    if len(TASKS[task].texts) == 1:
-        assert texts == [f"<s> {tokens_of(one)} </s>" for one, _ in PAIRS]
-    else:
-        assert texts == [f"<s> {tokens_of(one)} </s> {tokens_of(other)} </s>" for one, other in PAIRS]
-    if task == "STS-B":
-        assert np.concatenate([np.ravel(label) for label in labels]) == pytest.approx(TRAIN_LABELS[task])
-    else:
-        assert labels == TRAIN_LABELS[task]
+    assert texts == [
+        f"<s> {' '.join(f'{tokens_of(each)} </s>' for each in pair[: len(TASKS[task].texts)])}" for pair in PAIRS
+    ]
+    assert labels == (pytest.approx(TRAIN_LABELS[task]) if task == "STS-B" else TRAIN_LABELS[task])
+    if task != "STS-B":
         names = [line.split()[0] for line in (folder / "label" / "dict.txt").read_text().splitlines()]
         assert names == sorted(set(TASKS[task].labels))
     assert load(folder, "test")[1] is None
@@ -147,7 +147,7 @@ def test_hugging_faces_files_give_the_same(form, prepared, data, tmp_path):
     places = [f"{task}={tmp_path / 'hub' / task}" for task in PARQUET]
     for task in PARQUET:
         (tmp_path / "hub" / task).mkdir(exist_ok=True)
-    prepare("--task", *places, "--data", data, "--output-dir", tmp_path)
+    prepare(places, data, tmp_path)
     for task in PARQUET:
         (label,) = (prepared / task / "label").glob("train.[bl]*")
         whole = form.endswith("parquet") or task != "STS-B"  # text has other digits of float32
@@ -155,9 +155,9 @@ def test_hugging_faces_files_give_the_same(form, prepared, data, tmp_path):
             assert (tmp_path / task / part).read_bytes() == (prepared / task / part).read_bytes()
         assert (tmp_path / task / "ids/train.txt").read_text() == "0\n1\n2\n"
         assert load(tmp_path / task, "test")[1] is None
-    with pytest.raises(SystemExit, match=r"(?i)cola.*train.*: line 1 has no column 'sentence'"):
+    with pytest.raises(TrueNegError, match=r"(?i)cola.*train.*: line 1 has no column 'sentence'"):
         FORMS[form](pyarrow.table({"x": [1]}), next((tmp_path / "hub").glob("[cC]o*/")) / form.format("train"))
-        prepare("--task", places[0], "--data", data, "--output-dir", tmp_path / "o")
+        prepare([places[0]], data, tmp_path / "o")
 
 
 @pytest.mark.parametrize(
@@ -203,8 +203,7 @@ def test_report(glue, data, tmp_path, capsys):
     rows = [[*SENTENCES, "label"], ["0", long, "Cat zebra", "entailment"], ["1", " ", "the " * 126, "entailment"]]
     rows.append(["2", "the " * 125, "", "entailment"])
     (glue / "RTE" / "train.tsv").write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
-    arguments = ("--task", f"RTE={glue / 'RTE'}", "--data", data, "--output-dir", tmp_path / "out")
-    prepare(*arguments)
+    prepare([f"RTE={glue / 'RTE'}"], data, tmp_path / "out")
     printed = capsys.readouterr().out.splitlines()
     # With <s> and two </s> they have 605, 129 and 128 tokens.
     assert printed[:2] == [
@@ -213,7 +212,7 @@ def test_report(glue, data, tmp_path, capsys):
         "0 broken lines skipped",
     ]
     assert printed[2].startswith("valid: 3 examples")
-    prepare(*arguments)
+    prepare([f"RTE={glue / 'RTE'}"], data, tmp_path / "out")
     again = capsys.readouterr().out.splitlines()
     assert again == [f"{tmp_path / 'out' / 'RTE'}: is already there; remove it to make it again", *printed[1:]]
 
@@ -222,7 +221,7 @@ def test_broken_lines_of_qqp_are_skipped_and_counted(glue, data, tmp_path, capsy
     path = glue / "QQP" / "train.tsv"
     lines = path.read_text(encoding="utf-8").splitlines()
     path.write_text("\n".join([*lines[:2], '9\t1\t2\t"the', 'cat"\tdog\t1', *lines[2:]]) + "\n", encoding="utf-8")
-    prepare("--task", f"QQP={glue / 'QQP'}", "--data", data, "--output-dir", tmp_path / "out")
+    prepare([f"QQP={glue / 'QQP'}"], data, tmp_path / "out")
     assert "train: 3 examples" in (printed := capsys.readouterr().out)
     assert "2 broken lines skipped" in printed
     assert load(tmp_path / "out" / "QQP", "train")[1] == TRAIN_LABELS["QQP"]
@@ -236,7 +235,7 @@ def test_marks_and_line_ends_of_windows(glue, data, tmp_path, prepared):
                 text = f"source\tlabel\tmark\tsentence\r\n{text}"
             path.write_bytes(("\ufeff" + text + "\r\n").encode())
     places = [f"{task}={glue / task}" for task in ("CoLA", "MRPC")]
-    prepare("--task", *places, "--data", data, "--output-dir", tmp_path / "out")
+    prepare(places, data, tmp_path / "out")
     for task in ("CoLA", "MRPC"):
         for part in ("input0/train.bin", "label/train.bin", "input0/test.bin", "ids/train.txt"):
             assert (tmp_path / "out" / task / part).read_bytes() == (prepared / task / part).read_bytes()
@@ -245,14 +244,14 @@ def test_marks_and_line_ends_of_windows(glue, data, tmp_path, prepared):
 @pytest.mark.parametrize("task", ["MRPC", "STS-B"])
 def test_swapped_pairs_double_the_training_set_only(task, glue, data, tmp_path, prepared):
     places = [f"{name}={glue / name}" for name in ("RTE", task)]
-    prepare("--task", *places, "--data", data, "--output-dir", tmp_path, "--swap-pairs")
+    prepare(places, data, tmp_path, "--swap-pairs")
     (once, labels), (twice, labels2) = load(prepared / task, "train"), load(tmp_path / task, "train")
     assert twice == once + [f"<s> {tokens_of(other)} </s> {tokens_of(one)} </s>" for one, other in PAIRS]
     assert [str(label) for label in labels2] == [str(label) for label in labels * 2]
     assert load(tmp_path / task, "valid")[0] == load(prepared / task, "valid")[0]
     assert load(tmp_path / "RTE", "train")[0] == load(prepared / "RTE", "train")[0]
-    with pytest.raises(SystemExit, match="was made with another swap_pairs; remove it"):
-        prepare("--task", places[1], "--data", data, "--output-dir", tmp_path)
+    with pytest.raises(TrueNegError, match="was made with another swap_pairs; remove it"):
+        prepare([places[1]], data, tmp_path)
 
 
 RTE = "index\tsentence1\tsentence2\tlabel\n0\tthe\tcat\tentailment\n"
@@ -272,9 +271,9 @@ def test_bad_input_is_one_line(name, glue, data, tmp_path, capsys):
     path.unlink()
     if text is not None:
         path.write_text(text, encoding="utf-8")
-    options = ("--task", f"{task}={glue / task}", "--data", data, "--output-dir", tmp_path / "out")
-    said = one_line(lambda: prepare(*options))
-    assert message in said and task in said
+    with pytest.raises(TrueNegError, match=task) as raised:
+        prepare([f"{task}={glue / task}"], data, tmp_path / "out")
+    assert message in str(raised.value)
     assert not list((tmp_path / "out").glob("*"))
 
 
@@ -282,10 +281,13 @@ def test_bad_input_is_one_line(name, glue, data, tmp_path, capsys):
     ("task", "train", "valid"), [("CoLA", 8551, 1043), ("MRPC", 3668, 408), ("STS-B", 5749, 1500), ("RTE", 2490, 277)]
 )
 def test_real_files(task, train, valid):
-    folder = shared_file(f"glue/{task}")
-    splits = [read_split(TASKS[task], *file) for file in task_files(TASKS[task], folder).items()]
-    assert [(split.name, len(split), split.skipped) for split in splits] == [("train", train, 0), ("valid", valid, 0)]
-    assert all(split.empty == 0 and len(set(split.ids)) == len(split) for split in splits)
+    files = TASKS[task].find_files([shared_file(f"glue/{task}")])
+    splits = {name: read_split(TASKS[task], name, path) for name, path in files.items()}
+    assert {name: (len(split), split.skipped) for name, split in splits.items()} == {
+        "train": (train, 0),
+        "valid": (valid, 0),
+    }
+    assert all(split.empty == 0 and len(set(split.ids)) == len(split) for split in splits.values())
 
 
 def test_fairseqs_recipe_runs(prepared, data, tmp_path):
@@ -312,3 +314,48 @@ def test_fairseqs_recipe_runs(prepared, data, tmp_path):
     # A learning rate of 1.6e-7 a step in the warm-up: nearly what it was, and not a new model.
     assert torch.allclose(tuned[name], pretrained[name], atol=1e-5)
     assert any(key.startswith("classification_heads") for key in tuned)
+
+
+class Sentences(list):
+    @property
+    def sizes(self):
+        return np.array([len(sentence) for sentence in self])
+
+
+def test_metrics_of_constants_are_zero():
+    """Correlations, which nothing defines there; F1 where class 1 is never predicted."""
+    constant, labels = np.zeros(4), np.array([0, 1, 1, 0])
+    metrics = {
+        "CoLA": {"matthews": 0.0, "accuracy": 0.5},
+        "QQP": {"accuracy": 0.5, "f1": 0.0},
+        "STS-B": {"pearson": 0, "spearman": 0},
+    }
+    for task, expected in metrics.items():
+        assert TASKS[task].score(constant, labels)["metrics"] == expected
+    assert TASKS["STS-B"].score(labels, constant)["metrics"] == metrics["STS-B"]
+
+
+def shortened(first: int, second: int, budget: int) -> tuple[int, int]:
+    """BERT's loop: the longer one loses its last token, the second where both are as long."""
+    while first + second > budget:
+        first, second = (first - 1, second) if first > second else (first, second - 1)
+    return first, second
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 40), st.integers(0, 40), st.integers(2, 50))
+def test_pairs_are_shortened_as_in_bert(first, second, budget):
+    kept = shared_lengths(np.array([first]), np.array([second]), budget)
+    assert tuple(int(part[0]) for part in kept) == shortened(first, second, budget)
+
+
+def test_items_keep_their_separators():
+    one = Sentences([torch.tensor([4, 5, 6, 7, 8, 2]), torch.tensor([4, 2])])
+    other = Sentences([torch.tensor([9, 10, 11, 2]), torch.tensor([9, 10, 2])])
+    pairs = SentencesDataset([one, other], begin=0, separator=None, max_length=8)
+    assert [item.tolist() for item in pairs] == [[0, 4, 5, 6, 2, 9, 10, 2], [0, 4, 2, 9, 10, 2]]
+    assert pairs.sizes.tolist() == [8, 6]
+    doubled = SentencesDataset([one, other], begin=0, separator=2, max_length=9)
+    assert doubled[0].tolist() == [0, 4, 5, 6, 2, 2, 9, 10, 2]
+    single = SentencesDataset([one], begin=0, separator=2, max_length=5)
+    assert [item.tolist() for item in single] == [[0, 4, 5, 6, 2], [0, 4, 2]]

@@ -1,0 +1,542 @@
+"""SQuAD's windows, answers, task and criterion: against loops, formulas and BERT's rules, on wild and real texts."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from fairseq.data import data_utils
+from fairseq.logging import metrics
+from fairseq.models import ARCH_CONFIG_REGISTRY
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from support import tokenizers_made
+from support.commands import shared_file, truneg_data
+from support.glue_files import save_data
+from support.squad_examples import SIZES, one_line, prepare, write_data
+
+import truneg_fairseq
+from truneg_fairseq.data.tokenizer import BERT_SPECIALS, PretrainedVocabulary, read_vocabulary, wordpiece_tokenizer
+from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.finetuning import squad
+from truneg_fairseq.finetuning.squad import build_features, close_gaps, window_bounds
+from truneg_fairseq.finetuning.squad_features import (
+    SquadFeatures,
+    answer_questions,
+    best_spans,
+    best_windows,
+    score_answers,
+)
+from truneg_fairseq.finetuning.squad_files import Answer, Question, SquadData, read_squad, write_squad
+from truneg_fairseq.finetuning.squad_score import QuestionScore, exact_match_and_f1
+from truneg_fairseq.vocabulary import fingerprint, read_symbols
+
+truneg_fairseq.register()
+
+from truneg_fairseq.finetuning.fairseq_tasks import (  # noqa: E402
+    SquadCriterion,
+    SquadDataset,
+    SquadTask,
+    SquadTaskConfig,
+    answer_logits,
+    decode,
+)
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+WORDPIECES = [*BERT_SPECIALS, *LETTERS, *(f"##{letter}" for letter in LETTERS), "the", "cat", "sat", *"?!.,-()0123日"]
+SEEDS, SMALL = st.integers(0, 10**6), st.integers(1, 9)
+
+
+@pytest.fixture(scope="module")
+def vocabularies(tmp_path_factory) -> dict[str, PretrainedVocabulary]:
+    folder = tmp_path_factory.mktemp("data")
+    tokenizers = (wordpiece_tokenizer(WORDPIECES), tokenizers_made.sentencepiece(), tokenizers_made.gpt2())
+    return {t.tokenization: PretrainedVocabulary.load(save_data(folder / t.tokenization, t)) for t in tokenizers}
+
+
+@pytest.fixture(scope="module")
+def data(vocabularies) -> Path:
+    return vocabularies["wordpiece"].folder
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory) -> dict[bool, Path]:
+    """Learnable data with up to three windows a question, by whether questions may have no answer."""
+    folder = tmp_path_factory.mktemp("squad")
+    small = write_data(folder / "data-bin")
+    return {may: prepare(folder / str(may), small, unanswerable=may) for may in (False, True)}
+
+
+# -- windows
+
+
+@given(tokens=st.integers(0, 60), room=st.integers(1, 20), stride=st.integers(1, 25))
+def test_windows_are_berts(tokens, room, stride):
+    expected, start = [], 0
+    while start < tokens or not expected:
+        length = min(tokens - start, room)
+        expected.append((start, start + length))
+        if start + length == tokens:
+            break
+        start += min(length, stride)
+    bounds = window_bounds(tokens, room, stride)
+    assert bounds.dtype == np.int32
+    assert [tuple(row) for row in bounds.tolist()] == expected
+
+
+@given(tokens=st.integers(1, 60), room=st.integers(1, 20), stride=st.integers(1, 25))
+def test_best_windows_are_berts(tokens, room, stride):
+    bounds = window_bounds(tokens, room, stride)
+
+    def best(position: int) -> int:
+        scores = [
+            (min(position - begin, end - 1 - position) * 100 + (end - begin)) if begin <= position < end else -1
+            for begin, end in bounds.tolist()
+        ]
+        return scores.index(max(scores))
+
+    assert best_windows(bounds, tokens).tolist() == [best(position) for position in range(tokens)]
+
+
+def test_gaps_are_closed_to_the_token_they_touch():
+    text = "\u0301a\u200b b\u0301c \u200d d\0"
+    spans = np.array([[1, 2], [4, 5], [6, 7], [10, 11]], dtype=np.int32)
+    assert close_gaps(text, spans).tolist() == [[0, 3], [4, 6], [6, 7], [10, 12]]
+    assert close_gaps("\u200b", np.zeros((0, 2), np.int32)).shape == (0, 2)
+    # Two tokens spell the last character together.
+    shared = np.array([[0, 1], [0, 1], [3, 4]], dtype=np.int32)
+    assert close_gaps("é\u200b d", shared).tolist() == [[0, 1], [0, 2], [3, 4]]
+    within = np.array([[0, 3], [1, 2], [4, 5]], dtype=np.int32)
+    assert close_gaps("abc d", within).tolist() == within.tolist()
+
+
+CONTEXT = "The cat sat, (the cat) sat. 日本 cat!"
+
+
+def one_question(context: str, answers: tuple[Answer, ...], **changes: object) -> SquadData:
+    return SquadData((Question(**{"id": "q", "text": "Cat sat?", "context": context, "answers": answers, **changes}),))
+
+
+def test_windows_as_tokens(vocabularies, tmp_path, monkeypatch):
+    """Saved and loaded, they are the same."""
+    vocabulary = vocabularies["wordpiece"]
+    begin = CONTEXT.index("sat.")
+    file = one_question(CONTEXT, (Answer("sat. 日", begin),))
+    monkeypatch.setattr(squad, "DOC_STRIDE", 4)
+    monkeypatch.setattr(squad, "MAX_QUERY_LENGTH", 2)
+    made, counts = build_features(file, vocabulary, 12, training=True)
+    made.save(tmp_path)
+    features = SquadFeatures.load(tmp_path)
+    np.testing.assert_equal(vars(features), vars(made))
+    shown = [" ".join(vocabulary.symbols[i] for i in features.tokens(w)) for w in range(len(features))]
+    assert shown == [
+        "<s> cat sat </s> the cat sat , ( the cat </s>",
+        "<s> cat sat </s> ( the cat ) sat . 日 </s>",
+        "<s> cat sat </s> sat . 日 <unk> cat ! </s>",
+    ]
+    assert features.lengths.tolist() == [12, 12, 11]
+    assert features.window_answer.tolist() == [[0, 0], [8, 10], [4, 6]]
+    assert [features.answer_text(w, *features.window_answer[w]) for w in (1, 2)] == ["sat. 日"] * 2
+    # Of "( the cat" and "sat . 日", which two windows show, each goes to where it has more around it.
+    assert [features.max_context(w)[4:-1].tolist() for w in range(3)] == [
+        [True] * 6 + [False],
+        [False] * 2 + [True] * 4 + [False],
+        [False] * 2 + [True] * 4,
+    ]
+    assert [CONTEXT[a:b] for a, b in features.spans(2)[4:-1]] == ["sat", ".", "日", "本", "cat", "!"]
+    assert features.spans(2)[[0, 3, -1]].tolist() == [[-1, -1]] * 3
+    assert (counts["windows"], counts["windows without the answer"], counts["tokens"]) == (3, 1, 35)
+    assert (counts["unknown"], counts["questions cut"], counts["longer than 128"]) == (1, 1, 0)
+
+
+def test_which_answer_is_the_label(vocabularies):
+    second = CONTEXT.index("cat)")
+
+    def build(*answers: tuple[str, int], training: bool, **changes: object) -> tuple:
+        file = one_question(CONTEXT, tuple(Answer(*a) for a in answers), **changes)
+        features, counts = build_features(file, vocabularies["wordpiece"], 80, training=training)
+        label = features.window_answer.tolist()
+        return [features.answer_text(0, *row) for row in label if row[0]], len(features.ids), counts["not found"]
+
+    # The first that is at its place.
+    assert build(("sat", 4), ("cat", second), ("The", 0), training=True) == (["cat"], 1, {})
+    wrong = {"answer not at its place in the context": ["q"]}
+    assert build(("cat", 5), training=True) == ([], 0, wrong)
+    assert build(("cat", 5), training=False) == ([], 1, wrong)
+    assert build(("cat", -4), training=True)[2] == build(("", 4), training=True)[2] == wrong
+    assert build((" ", 3), training=True) == ([], 0, {"answer without a token": ["q"]})
+    assert build(training=True) == ([], 0, {"no answer given": ["q"]})
+    assert build(training=True, impossible=True) == ([], 1, {})
+
+
+# Words, white space, and what tokenizers drop, join or spell with several tokens.
+WILD = st.text(
+    st.sampled_from([*"aétTSs日本!, .\n\u00a0", "\u0301", "\u200b", "\0", "ﬁ", "İ", "ß", "🙂", "\u3000"]), max_size=40
+)
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "sentencepiece", "gpt2"])
+@given(context=WILD, where=st.tuples(st.integers(0, 40), st.integers(1, 12)))
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example(context="sacre\u0301 t", where=(0, 6))
+@example(context="t\u200b \u0301s\0", where=(3, 3))
+@example(context="🙂🙂 t", where=(1, 1))
+@example(context="S \0", where=(0, 3))
+@example(context="S\u200b \u200bS", where=(0, 2))
+def test_the_answer_is_cut_whole_from_any_text(kind, vocabularies, context, where, monkeypatch):
+    monkeypatch.setattr(squad, "DOC_STRIDE", 5)
+    vocabulary = vocabularies[kind]
+    start = min(where[0], len(context))
+    text = context[start : start + where[1]].strip()
+    begin = context.find(text, start)
+    file = one_question(context, (Answer(text, begin),) if text else ())
+    features, counts = build_features(file, vocabulary, 24, training=False)
+    cuts = [features.answer_text(w, *row) for w, row in enumerate(features.window_answer) if row[0]]
+    words = [m for m in re.finditer(r"\S+", context) if m.start() < begin + len(text) and m.end() > begin]
+    # Not of dropped characters alone.
+    spelt = [m for m in words if (np.diff(vocabulary.encode_with_offsets(m[0])[1]) > 0).any()]
+    assert not counts["not found"] if spelt else not any(map(str.isalnum, text))
+    for cut in cuts:
+        assert not spelt or context[max(spelt[0].start(), begin) : min(spelt[-1].end(), begin + len(text))] in cut
+        assert cut in context[words[0].start() : words[-1].end()]
+    if spelt and len(features.context_tokens) <= 24 - 12 - 3:
+        assert len(cuts) == 1
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "sentencepiece", "gpt2"])
+def test_no_answer_begins_on_a_token_of_no_characters(kind, vocabularies):
+    """SentencePiece and GPT-2 spell the space before an unknown letter as a token of its own."""
+    vocabulary = vocabularies[kind]
+    file = one_question("日本 t 🙂 t", (Answer("t", 3),))
+    features, _ = build_features(file, vocabulary, 96, training=False)
+    (begins,) = SquadDataset(features, "valid", 1, shuffle=False).collater([0])["begins"].numpy()
+    spans = features.spans(0)
+    empty = (spans[:, 0] >= 0) & (spans[:, 1] == spans[:, 0])
+    assert empty.any() == (kind != "wordpiece")
+    assert begins.tolist() == ((spans[:, 0] >= 0) & ~empty).tolist()
+
+
+def test_real_answers_are_cut_whole(tmp_path):
+    vocab = shared_file("bert/vocab.txt")
+    vocabulary = PretrainedVocabulary.load(save_data(tmp_path, wordpiece_tokenizer(read_vocabulary(vocab))))
+    file = read_squad(shared_file("squad/articles-train.json"))
+    features, counts = build_features(file, vocabulary, 384, training=True)
+    assert (counts["questions"], counts["contexts"], counts["not found"]) == (8157, 1689, {})
+    assert counts["windows"] == len(features) == 8241
+    answered = np.zeros(len(features.ids), dtype=bool)
+    exact = 0
+    for window in np.flatnonzero(features.window_answer[:, 0]):
+        question = features.window_question[window]
+        text = features.answers[question][0]
+        cut = features.answer_text(window, *features.window_answer[window])
+        assert text.strip() in cut
+        exact += cut == text
+        answered[question] = True
+    assert answered.all()
+    # The others end inside a word ("century" in "centuries").
+    assert exact / len(answered) > 0.99
+
+
+# -- files
+
+
+@pytest.fixture
+def files(tmp_path) -> str:
+    """The same questions to train on and to validate, as an option; the second has its answer at a wrong place."""
+    (tmp_path / "files").mkdir()
+    answers = {"q1": (Answer("cat", 4),), "q2": (Answer("cat", 5),), "q9": ()}
+    questions = [Question(name, "Cat?", CONTEXT, known, impossible=not known) for name, known in answers.items()]
+    for name in ("train-v2.0", "dev-v2.0"):
+        path = tmp_path / "files" / f"{name}.json"
+        write_squad(path, SquadData(tuple(questions), "v2.0", unanswerable=True))
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    return f"SQuAD={tmp_path / 'files'}"
+
+
+def test_prepare(files, data, tmp_path, capsys):
+    arguments = ("--task", files, "--data", data, "--output-dir", tmp_path / "out")
+    truneg_data("prepare", *arguments)
+    printed = capsys.readouterr().out.splitlines()
+    assert printed == [
+        f"{tmp_path / 'out' / 'SQuAD'}: made",
+        "train: 2 questions, 1 impossible, 1 contexts, 2 windows, 1 windows without the answer, 38 tokens, 1 unknown, "
+        "0 questions cut, 0 longer than 128, 0 longer than 512",
+        "train: left out 1, answer not at its place in the context (q2)",
+        "valid: 3 questions, 1 impossible, 1 contexts, 3 windows, 2 windows without the answer, 57 tokens, 1 unknown, "
+        "0 questions cut, 0 longer than 128, 0 longer than 512",
+        "valid: kept 1, answer not at its place in the context (q2)",
+    ]
+    info = json.loads((tmp_path / "out" / "SQuAD" / "info.json").read_text())
+    assert info["vocabulary"] == fingerprint(read_symbols(tmp_path / "out" / "SQuAD"))
+    assert info["max_length"] == 384
+    features = SquadFeatures.load(tmp_path / "out" / "SQuAD" / "train")
+    assert features.ids == ["q1", "q9"]
+    assert features.impossible.tolist() == [False, True]
+    assert features.answers == [["cat"], []]
+    assert features.answer_text(0, *features.window_answer[0]) == "cat"
+    truneg_data("prepare", *arguments)
+    again = capsys.readouterr().out.splitlines()
+    assert again == [f"{tmp_path / 'out' / 'SQuAD'}: is already there; remove it to make it again", *printed[1:]]
+    with pytest.raises(TrueNegError, match="was made with another max_length; remove it"):
+        truneg_data("prepare", *arguments, "--max-length", 512)
+    shutil.copytree(data, cased := tmp_path / "cased")
+    tokenizer = (cased / "tokenizer.json").read_text(encoding="utf-8")
+    (cased / "tokenizer.json").write_text(re.sub('"lowercase": true', '"lowercase": false', tokenizer))
+    with pytest.raises(TrueNegError, match="was made with another tokenizer_sha256; remove it"):
+        truneg_data("prepare", *arguments[:-4], "--data", cased, *arguments[-2:])
+
+
+def test_half_a_file_is_one_line(files, data, tmp_path):
+    path = Path(files.removeprefix("SQuAD=")) / "train-v2.0.json"
+    path.write_bytes(path.read_bytes()[:-30])
+    with pytest.raises(TrueNegError, match=r"train-v2.0.json: is not JSON in UTF-8 .*; expected SQuAD's JSON, whole"):
+        truneg_data("prepare", "--task", files, "--data", data, "--output-dir", tmp_path / "out")
+    assert not list((tmp_path / "out").glob("*"))
+
+
+def test_two_files_of_a_split_are_told_apart_by_name(files, data, tmp_path):
+    folder = Path(files.removeprefix("SQuAD="))
+    shutil.copy(folder / "dev-v2.0.json", folder / "dev-v1.1.json")
+    with pytest.raises(TrueNegError, match=r"has dev-v1\.1\.json, dev-v2\.0\.json, .*; expected one file with"):
+        truneg_data("prepare", "--task", files, "--data", data, "--output-dir", tmp_path / "out")
+    named = [f"SQuAD={folder / name}.json" for name in ("train-v2.0", "dev-v2.0")]
+    truneg_data("prepare", "--task", *named, "--data", data, "--output-dir", tmp_path / "out")
+    info = json.loads((tmp_path / "out" / "SQuAD" / "info.json").read_text())
+    assert {split: source["file"] for split, source in info["sources"].items()} == {
+        "train": "train-v2.0.json",
+        "valid": "dev-v2.0.json",
+    }
+    shutil.copy(folder / "dev-v2.0.json", tmp_path / "questions.json")
+    named.append(f"SQuAD={tmp_path / 'questions.json'}")
+    with pytest.raises(TrueNegError, match=r"has .*questions\.json; expected one file with train"):
+        truneg_data("prepare", "--task", *named, "--data", data, "--output-dir", tmp_path / "o")
+
+
+# -- answers
+
+
+def random_case(seed: int, rows: int, size: int) -> tuple[torch.Tensor, ...]:
+    generator = torch.Generator().manual_seed(seed)
+    starts, ends = torch.randn(2, rows, size, generator=generator)
+    context = torch.rand(rows, size, generator=generator) < 0.7
+    begins = context & (torch.rand(rows, size, generator=generator) < 0.7)
+    return starts, ends, begins, context
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=SEEDS, rows=SMALL, size=st.integers(1, 12), longest=st.integers(1, 14))
+def test_the_best_span_is_the_best_of_all(seed, rows, size, longest):
+    starts, ends, begins, context = random_case(seed, rows, size)
+    if seed % 2:  # of equal spans it is the first
+        starts, ends = torch.zeros_like(starts), torch.zeros_like(ends)
+    found = best_spans(starts, ends, begins, context, max_length=longest)
+    for row in range(rows):
+        spans = [
+            (float(starts[row, first] + ends[row, last]), first, last)
+            for first in range(size)
+            for last in range(first, min(first + longest, size))
+            if begins[row, first] and context[row, last]
+        ]
+        first, last, score = (field[row].item() for field in found)
+        best = max(spans, key=lambda span: span[0], default=None)
+        assert (score, first, last) == best if spans else score == -math.inf
+
+
+def random_answers(prepared: Path, seed: int) -> tuple[SquadFeatures, np.ndarray]:
+    """Features, and a random span of every window with random scores."""
+    features, generator = SquadFeatures.load(prepared / "valid"), np.random.default_rng(seed)
+    answers = np.zeros((len(features), 5))
+    for window in range(len(features)):
+        span = np.sort(generator.choice(np.flatnonzero(features.spans(window)[:, 0] >= 0), 2))
+        answers[window] = [window, *span, *generator.normal(size=2).astype(np.float32)]
+    return features, answers
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=SEEDS)
+def test_a_questions_answer_is_the_best_of_its_windows(seed, prepared):
+    """In whatever order batches and workers had them."""
+    features, answers = random_answers(prepared[False], seed)
+    if seed % 2:  # of equal scores it is that of the first window
+        answers[:, 3] = 0
+    order = np.random.default_rng(seed).permutation(len(answers))
+    texts, probabilities = answer_questions(features, answers[order], unanswerable=False)
+    assert list(texts) == list(probabilities) == features.ids
+    for question, name in enumerate(features.ids):
+        rows = np.flatnonzero(features.window_question == question).tolist()
+        best = max(rows, key=lambda row: answers[row, 3])
+        assert texts[name] == features.answer_text(best, int(answers[best, 1]), int(answers[best, 2]))
+        against = min(answers[rows, 4]) - answers[best, 3]
+        assert probabilities[name] == pytest.approx(1 / (1 + math.exp(-against)))
+
+
+def test_nothing_is_answered_above_the_threshold(prepared):
+    features, answers = random_answers(prepared[True], 5)
+    likely, chances = answer_questions(features, answers, unanswerable=True, threshold=0.5)
+    assert {name for name in likely if likely[name]} == {name for name in chances if chances[name] <= 0.5}
+    first = features.ids[0]
+    for lower, answered in ((0, True), (1e-9, False)):
+        texts, _ = answer_questions(features, answers, unanswerable=True, threshold=chances[first] - lower)
+        assert bool(texts[first]) == answered
+    assert all(answer_questions(features, answers, unanswerable=False)[0].values())
+
+
+def test_a_question_without_any_span_is_answered_with_nothing(prepared):
+    """Its place may be a position of the padding, behind the last token of all contexts."""
+    features, answers = random_answers(prepared[False], 1)
+    answers[features.window_question == 1, 1:4] = [90, 90, -np.inf]
+    texts, _ = answer_questions(features, answers, unanswerable=False)
+    assert [name for name, text in texts.items() if not text] == [features.ids[1]]
+    assert answer_questions(features, answers[:0], unanswerable=False) == ({}, {})
+
+
+def test_scores_are_the_official_ones(prepared):
+    """1.1 against 2.0: an empty answer is right only for a question without one."""
+    features = SquadFeatures.load(prepared[True] / "valid")
+    (has, none, third), (truth, *_) = features.ids[:3], features.answers[0]
+    answers = {none: "", has: f"The {truth}!", third: ""}
+    right, wrong = QuestionScore(1, 1.0), QuestionScore(0, 0.0)
+    assert score_answers(features, answers, unanswerable=False) == {has: right, third: wrong}, "one has no true answer"
+    scores = score_answers(features, answers, unanswerable=True)
+    assert list(scores.items()) == [(has, right), (none, right), (third, wrong)]
+
+
+# -- task, criterion and head
+
+
+def make_task(folder: Path) -> SquadTask:
+    task = SquadTask.setup_task(SquadTaskConfig(data=str(folder), seed=1))
+    for split in ("train", "valid"):
+        task.load_dataset(split)
+    return task
+
+
+def make_model(task: SquadTask, **sizes: int) -> Any:
+    args = argparse.Namespace(arch="electra_tiny", _name="electra_tiny", **{**SIZES, **sizes})
+    ARCH_CONFIG_REGISTRY["electra_tiny"](args)
+    torch.manual_seed(0)
+    model = task.build_model(args)
+    with torch.no_grad():  # the initial head is too near to 0
+        for parameter in model.question_answering_head.parameters():
+            parameter.normal_(std=0.2)
+    return model
+
+
+def test_batches_are_the_features(prepared):
+    task = make_task(prepared[False])
+    dataset = task.dataset("valid")
+    known = dataset.features
+    windows = [3, 0, len(known) - 1]
+    batch = dataset.collater(windows)
+    net_input, width = batch["net_input"], batch["net_input"]["src_tokens"].size(1)
+    assert batch["id"].tolist() == windows
+    assert (batch["nsentences"], batch["split"]) == (3, "valid")
+    assert width == max(known.lengths[windows])
+    assert batch["ntokens"] == sum(known.lengths[windows]) == int(net_input["src_lengths"].sum())
+    for row, window in enumerate(windows):
+        length = known.lengths[window]
+        tail = [False] * (width - length)
+        assert net_input["src_tokens"][row].tolist() == [*known.tokens(window), *[1] * (width - length)]
+        assert batch["context"][row].tolist() == [*(known.spans(window)[:, 0] >= 0), *tail]
+        assert batch["begins"][row].tolist() == [*known.max_context(window), *tail]
+        assert batch["target"][row].tolist() == known.window_answer[window].tolist()
+    assert net_input["padded"]
+    assert not dataset.collater([0, 0])["net_input"]["padded"]
+    assert dataset.collater([]) == {}
+    assert (batch["begins"] <= batch["context"]).all()
+    assert not batch["begins"].equal(batch["context"])  # windows overlap
+
+
+def test_an_epoch_has_its_own_order_and_resumes_it(prepared):
+    task = make_task(prepared[False])
+
+    def batches(epoch: int, skip: int = 0) -> list[list[int]]:
+        iterator = task.get_batch_iterator(task.dataset("train"), max_sentences=4, seed=1, epoch=epoch)
+        if skip:
+            iterator.load_state_dict({"epoch": epoch, "iterations_in_epoch": skip, "shuffle": True, "version": 2})
+        return [batch["id"].tolist() for batch in iterator.next_epoch_itr(shuffle=True)]
+
+    first, second = batches(1), batches(2)
+    assert sorted(sum(first, [])) == sorted(sum(second, [])) == list(range(len(task.dataset("train"))))  # noqa: RUF017
+    assert {frozenset(batch) for batch in first} != {frozenset(batch) for batch in second}
+    assert batches(2) == second
+    assert batches(2, skip=3) == second[3:]
+    sizes = task.dataset("valid").sizes[task.dataset("valid").ordered_indices()]
+    assert (np.diff(sizes) <= 0).all()
+
+
+def test_the_loss_is_over_the_context_and_none(prepared):
+    task = make_task(prepared[False])
+    model = make_model(task).eval()
+    with data_utils.numpy_seed(1):
+        sample = task.dataset("train").collater(task.dataset("train").ordered_indices()[:7].tolist())
+    hidden = model(**sample["net_input"], features_only=True)[0]
+    logits = model.question_answering_head.out_proj(hidden).detach()
+    expected, right = 0.0, 0
+    for row, (first, last) in enumerate(sample["target"].tolist()):
+        places = [0, *np.flatnonzero(sample["context"][row])]
+        for side, target in ((0, first), (1, last)):
+            scores = logits[row, places, side]
+            expected += float(scores.logsumexp(0) - logits[row, target, side]) / 2
+        right += all(places[int(logits[row, places, side].argmax())] == (first, last)[side] for side in (0, 1))
+    criterion = SquadCriterion.build_criterion(argparse.Namespace(), task).train()
+    loss, size, log = criterion(model, sample)
+    assert loss.dtype == torch.float32
+    assert loss.item() == pytest.approx(expected, rel=1e-5)
+    assert (size, log["sample_size"], int(log["correct"])) == (7, 7, right)
+    assert "answers" not in log
+    half, _, _ = criterion(model.bfloat16().train(), sample)
+    assert half.dtype == torch.float32 and torch.isfinite(half)
+
+
+def test_models_that_do_not_fit_are_one_line(prepared):
+    task = make_task(prepared[False])
+    positions = one_line(lambda: make_model(task, max_positions=23))
+    assert "has windows of 24 tokens, the model has 23 positions; prepare the data with --max-length 23" in positions
+
+
+def test_a_checkpoint_of_another_vocabulary_is_one_line(prepared):
+    task = make_task(prepared[False])
+    task.load_state_dict({})
+    task.load_state_dict({"vocabulary": task.info["vocabulary"], "unanswerable": True})
+    assert not task.unanswerable
+    message = one_line(lambda: task.load_state_dict({"vocabulary": "0" * 64}))
+    assert f"fingerprint {task.info['vocabulary'][:12]}, the checkpoint is of 000000000000" in message
+
+
+def test_validation_scores_whole_questions_from_any_worker(prepared):
+    """Batches of one window, dealt to three workers: the windows of a question are never together."""
+    task = make_task(prepared[True])
+    model, criterion = make_model(task), SquadCriterion.build_criterion(argparse.Namespace(), task)
+    dataset = task.dataset("valid")
+
+    def validate(steps: list[list[list[int]]]) -> dict[str, float]:
+        with metrics.aggregate(new_root=True) as aggregated:
+            for step in steps:
+                logs = [task.valid_step(dataset.collater(windows), model, criterion.eval())[2] for windows in step]
+                task.reduce_metrics(logs, criterion)
+        return aggregated.get_smoothed_values()
+
+    count = len(dataset)
+    whole = validate([[list(range(count))]])
+    dealt = validate(
+        [[[window] for window in range(count)[first :: -(-count // 3)]] for first in range(-(-count // 3))]
+    )
+    for name in ("exact_match", "f1", "loss", "accuracy"):
+        assert whole[name] == pytest.approx(dealt[name], abs=1e-3), name
+    sample = dataset.collater(list(range(count)))
+    answers = decode(answer_logits(model, sample), sample).numpy()
+    texts, _ = answer_questions(dataset.features, answers, unanswerable=True)
+    scores = score_answers(dataset.features, texts, unanswerable=True)
+    assert exact_match_and_f1(scores, unanswerable=True) == {name: whole[name] for name in ("exact_match", "f1")}
+    assert 0 < whole["f1"] < 100
+    assert not criterion.eval().logging_outputs_can_be_summed()
+    assert criterion.train().logging_outputs_can_be_summed()
