@@ -31,7 +31,7 @@ from ..options import check, option
 from ..vocabulary import EOS, UNKNOWN, UNKNOWN_SYMBOL, read_symbols
 from ..workers import Advance, Progress, available_cores, run_tasks
 from .indexed import IDS_NAME, SIZES_NAME, write_dataset
-from .tokenizer import TokenizerOptions, load_tokenizer
+from .tokenizer import TextTokenizer, TokenizerOptions, load_tokenizer
 
 SPLITS = ("train", "valid", "test")
 CHUNK_BYTES = 16 << 20
@@ -77,25 +77,48 @@ def binarize(options: BinarizeOptions) -> Binarized:
     index, _, shards = ("1/1" if options.shard is None else options.shard).partition("/")
     if not (index.isdecimal() and shards.isdecimal() and 1 <= int(index) <= int(shards)):
         raise TrueNegError(f"--shard {options.shard}: expected i/n with i from 1 to n, such as 3/8")
-    job = _Job(options)
-    settings = job.settings()
-    if not files.is_new(job.output_dir):
-        record = files.read_record(job.output_dir)
+    given = {split: getattr(options, split) for split in SPLITS}
+    text = {split: _text_files(f"--{split}", paths) for split, paths in given.items() if paths}
+    if not text:
+        raise TrueNegError("no text: expected files for --train, --valid or --test")
+    tokenizer, output = options.load(), options.output_dir.absolute()
+    dictionary = "".join(f"{symbol} 1\n" for symbol in tokenizer.symbols()).encode()
+    settings = {  # as JSON; text by path, size and time of change
+        "text": _state_of(text),
+        "tokenizer": tokenizer.digest,
+        "dictionary": hashlib.sha256(dictionary).hexdigest(),
+        "chunks_of": CHUNK_BYTES,
+        "version": files.VERSION,
+    }
+    if not files.is_new(output):
+        record = files.read_record(output)
         names = ("text", "tokenizer", "dictionary")
-        files.check_same(job.output_dir, record["settings"], {name: settings[name] for name in names})
+        files.check_same(output, record["settings"], {name: settings[name] for name in names})
         return Binarized({split: Counter(counts) for split, counts in record["splits"].items()}, made=False)
-    _prepare_parts(job, settings)
-    counts = _encode(job, options.workers or available_cores(), slice(int(index) - 1, None, int(shards)))
+    parts = output.with_name(f"{output.name}.parts")
+    _prepare_parts(parts, tokenizer, dictionary, settings)
+    planned = {split: plan_chunks(paths, CHUNK_BYTES) for split, paths in text.items()}
+    tasks = {
+        split: [_Task(chunk, parts / f"{split}-{number:06d}") for number, chunk in enumerate(chunks)]
+        for split, chunks in planned.items()
+    }
+    counts = _encode(parts, tasks, options.workers or available_cores(), slice(int(index) - 1, None, int(shards)))
     if options.shard is None:
-        files.check_same(job.parts, job.settings(), settings)  # the text may have changed meanwhile
+        files.check_same(parts, {"text": _state_of(text)}, {"text": settings["text"]})  # it may have changed meanwhile
         for split, count in counts.items():
             if count["tokens"] == count["lines"]:
-                found = ", ".join(map(str, (job.files[split] or getattr(options, split))[:3]))
+                found = ", ".join(map(str, (text[split] or given[split])[:3]))
                 raise TrueNegError(
                     f"--{split}: there is no text in {found}; expected a sentence or paragraph per line; remove "
-                    f"{job.parts} before another try"
+                    f"{parts} before another try"
                 )
-        _put_together(job, {"settings": settings, "splits": counts})
+        with files.new_folder(output) as made:
+            for name in ("dict.txt", *tokenizer.contents()):
+                shutil.copyfile(parts / name, made / name)
+            for split, chunks in tasks.items():
+                write_dataset(made / split, [task.folder for task in chunks], id_dtype(len(read_symbols(parts))))
+            files.write_record(made, {"settings": settings, "splits": counts})
+        shutil.rmtree(parts, ignore_errors=True)
     return Binarized(counts, made=True)
 
 
@@ -116,39 +139,11 @@ class _Task:
         return dict(json.loads(path.read_bytes())) if path.exists() else {}
 
 
-class _Job:
-    def __init__(self, options: BinarizeOptions) -> None:
-        given = {split: getattr(options, split) for split in SPLITS}
-        self.files = {split: _text_files(f"--{split}", paths) for split, paths in given.items() if paths}
-        if not self.files:
-            raise TrueNegError("no text: expected files for --train, --valid or --test")
-        self.tokenizer = options.load()
-        self.dictionary = "".join(f"{symbol} 1\n" for symbol in self.tokenizer.symbols()).encode()
-        self.output_dir = options.output_dir.absolute()
-        self.parts = self.output_dir.with_name(f"{self.output_dir.name}.parts")
-
-    def settings(self) -> dict[str, Any]:
-        """What determines the data, as JSON: the text by path, size and time of change, the tokenizer by content."""
-        return {
-            "text": {
-                split: [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for path in paths]
-                for split, paths in self.files.items()
-            },
-            "tokenizer": self.tokenizer.digest,
-            "dictionary": hashlib.sha256(self.dictionary).hexdigest(),
-            "chunks_of": CHUNK_BYTES,
-            "version": files.VERSION,
-        }
-
-    @functools.cached_property
-    def tasks(self) -> dict[str, list[_Task]]:
-        return {
-            split: [
-                _Task(chunk, self.parts / f"{split}-{number:06d}")
-                for number, chunk in enumerate(plan_chunks(listed, CHUNK_BYTES))
-            ]
-            for split, listed in self.files.items()
-        }
+def _state_of(text: Mapping[str, Sequence[Path]]) -> dict[str, list[list[Any]]]:
+    return {
+        split: [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for path in paths]
+        for split, paths in text.items()
+    }
 
 
 def _text_files(flag: str, inputs: Sequence[Path]) -> list[Path]:
@@ -166,42 +161,29 @@ def _text_files(flag: str, inputs: Sequence[Path]) -> list[Path]:
     return [path.absolute() for path in listed if path.stat().st_size > 0]
 
 
-def _prepare_parts(job: _Job, settings: dict[str, Any]) -> None:
+def _prepare_parts(parts: Path, tokenizer: TextTokenizer, dictionary: bytes, settings: dict[str, Any]) -> None:
     """Makes the folder of parts, or checks that one that is there is of the same text and settings."""
-    if not (job.parts / files.RECORD_NAME).exists():
-        job.tokenizer.save(job.parts)
-        with files.replacing_file(job.parts / "dict.txt") as stream:
-            stream.write(job.dictionary)
+    if not (parts / files.RECORD_NAME).exists():
+        tokenizer.save(parts)
+        with files.replacing_file(parts / "dict.txt") as stream:
+            stream.write(dictionary)
         # Last: it tells that the others are there. Shards that start at once write the same.
-        files.write_record(job.parts, {"settings": settings})
-    files.check_same(job.parts, files.read_record(job.parts)["settings"], settings)
+        files.write_record(parts, {"settings": settings})
+    files.check_same(parts, files.read_record(parts)["settings"], settings)
 
 
-def _encode(job: _Job, workers: int, shard: slice) -> dict[str, Counter[str]]:
+def _encode(parts: Path, tasks: Mapping[str, list[_Task]], workers: int, shard: slice) -> dict[str, Counter[str]]:
     """Encodes the missing chunks of a shard; returns the counts of its chunks."""
-    mine = [(split, task) for split, tasks in job.tasks.items() for task in tasks][shard]
+    mine = [(split, task) for split, chunks in tasks.items() for task in chunks][shard]
     todo = [task for _, task in mine if not task.counts()]
-    total = sum(task.bytes for _, task in mine)
-    left = sum(task.bytes for task in todo)
+    total, left = sum(task.bytes for _, task in mine), sum(task.bytes for task in todo)
     with Progress(total=total, initial=total - left, desc="encode", unit="B", unit_scale=True) as bar:
         # Less than a chunk is done before other processes have started.
-        run_tasks(functools.partial(ChunkEncoder, job.parts), todo, min(workers, 1 + left // CHUNK_BYTES), bar)
-    counts = {split: Counter[str]() for split in job.tasks}
+        run_tasks(functools.partial(ChunkEncoder, parts), todo, min(workers, 1 + left // CHUNK_BYTES), bar)
+    counts = {split: Counter[str]() for split in tasks}
     for split, task in mine:
         counts[split].update(task.counts())
     return counts
-
-
-def _put_together(job: _Job, record: Mapping[str, Any]) -> None:
-    """Makes the output folder of the finished parts, and removes these."""
-    with files.new_folder(job.output_dir) as made:
-        for name in ("dict.txt", *job.tokenizer.contents()):
-            shutil.copyfile(job.parts / name, made / name)
-        dtype = id_dtype(len(read_symbols(job.parts)))
-        for split, tasks in job.tasks.items():
-            write_dataset(made / split, [task.folder for task in tasks], dtype)
-        files.write_record(made, record)
-    shutil.rmtree(job.parts, ignore_errors=True)
 
 
 class ChunkEncoder:
