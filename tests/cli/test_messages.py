@@ -85,13 +85,13 @@ def test_evaluate_measures_what_validation_logged(data_bin, tmp_path):
     shown = run_command(truneg("evaluate", tmp_path / "checkpoint_last.pt", *held_out, "--results", output))
     (measured,) = find_runs([str(tmp_path)])[0].measurements
     assert measured.updates == 40
-    for name, (low, high) in measured.intervals.items():
-        assert low - 1e-3 <= measured.values[name] <= high + 1e-3, name
-    assert measured.intervals["bits"][0] < measured.intervals["bits"][1]
+    for name, (value, low, high) in measured.values.items():
+        assert low - 1e-3 <= value <= high + 1e-3, name
+    assert measured.values["bits"][1] < measured.values["bits"][2]
     logs = {"bits": "loss", "accuracy": "accuracy", "hc_pred": "hc_pred", "hc_iter": "hc_iter"}
     for name, log in logs.items():
         digits = 3 if name == "bits" else 4
-        assert round(measured.values[name], digits) == pytest.approx(float(valid[f"valid_{log}"]), abs=1e-4), name
+        assert round(measured.values[name][0], digits) == pytest.approx(float(valid[f"valid_{log}"]), abs=1e-4), name
     assert shown.stdout.count("people accept it with") == len(measured.examples) <= 10
     chances = [example.acceptance for example in measured.examples]
     assert chances == sorted(chances, reverse=True)
