@@ -60,9 +60,11 @@ class BertEncoder(RobertaEncoder):
         return_all_hiddens: bool = False,
         masked_tokens: Tensor | None = None,
         masked_positions: Tensor | None = None,
-        **kwargs: Any,
+        token_embeddings: Tensor | None = None,
+        padded: bool | None = None,
+        **unused: Any,
     ) -> tuple[Tensor, dict[str, Any]]:
-        """As fairseq's RobertaEncoder, with ``padded`` and ``token_embeddings``: see :meth:`SentenceEncoder.forward`.
+        """As fairseq's RobertaEncoder, with ``token_embeddings`` and ``padded``: see :class:`SentenceEncoder`.
 
         ``masked_positions``, int64, shape (N,), is where ``masked_tokens``, shape (B, T), are true in the flattened
         (B, T), in order; None finds out, with a device sync.
@@ -70,27 +72,22 @@ class BertEncoder(RobertaEncoder):
         if masked_tokens is not None and not features_only and not return_all_hiddens:
             if masked_positions is None:
                 masked_positions = masked_tokens.reshape(-1).nonzero().squeeze(1)
-            states = self.sentence_encoder.states_at(
-                masked_positions, src_tokens, kwargs.get("token_embeddings"), kwargs.get("padded")
-            )
-            return self.output_layer(states), {"inner_states": None}
-        x, extra = self.extract_features(src_tokens, return_all_hiddens, **kwargs)
-        if not features_only:
-            x = self.output_layer(x, masked_tokens=masked_tokens)
-        return x, extra
+            states = self.sentence_encoder(src_tokens, token_embeddings, padded, masked_positions)
+            return self.output_layer(states[-1]), {"inner_states": None}
+        x, extra = self.extract_features(src_tokens, return_all_hiddens, token_embeddings, padded)
+        return x if features_only else self.output_layer(x, masked_tokens=masked_tokens), extra
 
     def extract_features(
-        self, src_tokens: Tensor, return_all_hiddens: bool = False, **kwargs: Any
+        self,
+        src_tokens: Tensor,
+        return_all_hiddens: bool = False,
+        token_embeddings: Tensor | None = None,
+        padded: bool | None = None,
     ) -> tuple[Tensor, dict[str, Any]]:
-        """The last layer's states, shape (B, T, H), and the ``inner_states`` where asked for."""
-        encoded = self.sentence_encoder(
-            src_tokens,
-            return_all_hiddens=return_all_hiddens,
-            token_embeddings=kwargs.get("token_embeddings"),
-            padded=kwargs.get("padded"),
-        )
-        states = encoded["encoder_states"] if return_all_hiddens else None
-        return encoded["encoder_out"][0].transpose(0, 1), {"inner_states": states}
+        """The last layer's states, shape (B, T, H), and the ``inner_states``, shape (T, B, H), where asked for."""
+        states = self.sentence_encoder(src_tokens, token_embeddings, padded)
+        inner = [state.transpose(0, 1) for state in states] if return_all_hiddens else None
+        return states[-1], {"inner_states": inner}
 
 
 @register_model("bert")

@@ -207,61 +207,34 @@ class SentenceEncoder(TransformerEncoder):
         cfg = TransformerConfig.from_namespace(args)
         return fsdp_wrap(EncoderLayer(cfg), min_num_params=cfg.min_params_to_wrap)
 
-    def forward_embedding(self, src_tokens: Tensor, token_embedding: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """The first layer's input, shape (B, T, H), and the words' embeddings, shape (B, T, E)."""
-        words = self.embed_tokens(src_tokens) if token_embedding is None else token_embedding
-        segments = self.embed_segments(segments_from_separators(src_tokens, self.separator))
-        x = _apply(self.dropout_module, self.layernorm_embedding(words + segments + self.embed_positions(src_tokens)))
-        return x if self.embed_project is None else self.embed_project(x), words
-
     def forward(
         self,
         src_tokens: Tensor,
-        src_lengths: Tensor | None = None,
-        return_all_hiddens: bool = False,
         token_embeddings: Tensor | None = None,
         padded: bool | None = None,
-    ) -> dict[str, list[Tensor]]:
-        """What fairseq's encoder gives: ``encoder_out`` and ``encoder_states`` of shape (T, B, H), and the rest.
+        positions: Tensor | None = None,
+    ) -> list[Tensor]:
+        """The first layer's input and what every layer gives, shape (B, T, H) each; the last one at ``positions``.
 
-        ``token_embeddings``, shape (B, T, E), are used in place of the tokens' own; ``padded`` is whether there is
-        padding: None finds out, with a host-device sync.
+        Args:
+            src_tokens: int64, shape (B, T).
+            token_embeddings: shape (B, T, E), in place of the tokens' own.
+            padded: whether there is padding; None finds out, with a host-device sync.
+            positions: int64, shape (N,), in the flattened (B, T): of the others the last layer, which gives states of
+                shape (N, H), computes keys and values alone. Where one token in seven is needed, that is half its work.
         """
-        padding, attended = self._padding(src_tokens, padded)
-        x, words = self.forward_embedding(src_tokens, token_embeddings)
-        states = [x]
-        for layer in self.layers:
-            states.append(layer(states[-1], attended))
-        return {
-            "encoder_out": [states[-1].transpose(0, 1)],
-            "encoder_padding_mask": [padding],
-            "encoder_embedding": [words],
-            "encoder_states": [state.transpose(0, 1) for state in states] if return_all_hiddens else [],
-            "fc_results": [],
-            "src_tokens": [],
-            "src_lengths": [(~padding).sum(dim=1, dtype=torch.int32)[:, None]],
-        }
-
-    def states_at(
-        self, positions: Tensor, src_tokens: Tensor, token_embeddings: Tensor | None = None, padded: bool | None = None
-    ) -> Tensor:
-        """The last layer's states, shape (N, H), at ``positions``, int64, shape (N,), in the flattened (B, T).
-
-        Of the others the last layer computes keys and values alone: where one token in seven is needed, half its work.
-        """
-        _, attended = self._padding(src_tokens, padded)
-        x, _ = self.forward_embedding(src_tokens, token_embeddings)
+        padding = src_tokens.eq(self.padding_idx)
+        attended = ~padding[:, None, None] if (padding.any() if padded is None else padded) else None
+        words = self.embed_tokens(src_tokens) if token_embeddings is None else token_embeddings
+        segments = self.embed_segments(segments_from_separators(src_tokens, self.separator))
+        x = _apply(self.dropout_module, self.layernorm_embedding(words + segments + self.embed_positions(src_tokens)))
+        states = [x if self.embed_project is None else self.embed_project(x)]
         layers = list(self.layers)  # drawn once: --encoder-layerdrop leaves some out, perhaps all
-        for layer in layers[:-1]:
-            x = layer(x, attended)
-        return layers[-1](x, attended, positions) if layers else gather_rows(x, positions)
-
-    def _padding(self, tokens: Tensor, padded: bool | None) -> tuple[Tensor, Tensor | None]:
-        """Where padding is, shape (B, T), and the keys to attend to, shape (B, 1, 1, T) or None for all."""
-        padding = tokens.eq(self.padding_idx)
-        if padded is None:
-            padded = bool(padding.any())
-        return padding, ~padding[:, None, None] if padded else None
+        for number, layer in enumerate(layers, start=1):
+            states.append(layer(states[-1], attended, positions if number == len(layers) else None))
+        if positions is not None and not layers:
+            states[-1] = gather_rows(states[-1], positions)
+        return states
 
 
 def _apply(module: FairseqDropout, x: Tensor) -> Tensor:
