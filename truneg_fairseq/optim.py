@@ -28,7 +28,6 @@ from .options import check, option, select
 _FUSED_DEVICES = ("cpu", "cuda")
 _LAYER = re.compile(r"(?P<stack>(?:.*?\.)?)layers\.(?P<index>\d+)\.")
 _EMBEDDING = re.compile(r"(?P<stack>(?:.*?\.)?)(?:embed\w*|layernorm_embedding)\.")
-_TAG = re.compile(r"depth_(\d+)")
 
 
 class ElectraAdam(torch.optim.AdamW):
@@ -91,13 +90,13 @@ def tag_parameters(model: nn.Module) -> None:
     for name, parameter in named:
         deepest[parameter] = max(deepest.get(parameter, 0), depths[name])
     for parameter, depth in deepest.items():
-        parameter.param_group = f"depth_{depth}"  # type: ignore[attr-defined]
+        parameter.param_group = depth  # type: ignore[attr-defined]
 
 
 def depth_of(parameter: Tensor) -> int | None:
     """The distance that :func:`tag_parameters` found, 0 for heads; None where it never saw the parameter."""
-    match = _TAG.fullmatch(str(getattr(parameter, "param_group", "")))
-    return int(match[1]) if match else None
+    depth = getattr(parameter, "param_group", None)
+    return depth if isinstance(depth, int) else None
 
 
 def parameter_groups(
@@ -170,16 +169,11 @@ class FairseqElectraAdam(FairseqOptimizer):
         with one_line_errors():
             check(select(ElectraAdamConfig, cfg))
             tagged = any(depth_of(parameter) is not None for parameter in parameters)
-            if not self.supports_flat_params and not tagged and all(parameter.ndim == 1 for parameter in parameters):
-                raise TrueNegError(
-                    "--optimizer electra_adam: found all parameters joined to one, expected them apart, as weight "
-                    "decay and learning rate differ between them; add --fp16-no-flatten-grads"
-                )
             if cfg.layer_lr_decay != 1 and not tagged:
                 raise TrueNegError(
                     f"--layer-lr-decay {cfg.layer_lr_decay}: found a model that does not say to which layer a "
                     "parameter belongs, expected one of this package's (such as --arch truneg_bert_base or "
-                    "electra_base)"
+                    "electra_base), with --fp16-no-flatten-grads in fp16"
                 )
         groups = parameter_groups(parameters, weight_decay=cfg.weight_decay, layer_lr_decay=cfg.layer_lr_decay)
         rate = cfg.lr[0] if isinstance(cfg.lr, Sequence) else cfg.lr
@@ -193,13 +187,8 @@ class FairseqElectraAdam(FairseqOptimizer):
         """Whether all parameters may be joined to one: only where all are treated alike."""
         return bool(self.cfg.weight_decay == 0 and self.cfg.layer_lr_decay == 1)
 
-    def get_lr(self) -> float:
-        """The learning rate of the heads."""
-        return self._lr
-
     def set_lr(self, lr: float) -> None:
         """Gives each group its share of a learning rate."""
-        self._lr = lr
         for group in self.param_groups:
             group["lr"] = lr * group["lr_scale"]
 
@@ -215,12 +204,6 @@ class FairseqElectraAdam(FairseqOptimizer):
         if max_norm > 0:
             torch._foreach_mul_(gradients, (max_norm / (norm + 1e-6)).clamp_(max=1))
         return norm
-
-    def load_state_dict(
-        self, state_dict: Mapping[str, Any], optimizer_overrides: Mapping[str, Any] | None = None
-    ) -> None:
-        """The averages of a checkpoint; the options are this run's anyway, with or without --optimizer-overrides."""
-        self._optimizer.load_state_dict(state_dict)
 
 
 @register_lr_scheduler("electra_linear", dataclass=ElectraLinearConfig)

@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -212,16 +212,10 @@ def tokenization_of(tokenizer: str) -> str:
     content = json.loads(tokenizer)
     if content["model"].get("type") == "WordPiece":
         return "wordpiece" if content["model"].get("continuing_subword_prefix") == WORDPIECE_CONTINUATION else "auto"
-    parts = [part for name in ("pre_tokenizer", "decoder") for part in _parts(content.get(name))]
-    if any(part["type"] == "ByteLevel" for part in parts):
+    parts = json.dumps([content.get("pre_tokenizer"), content.get("decoder")], ensure_ascii=False)
+    if '"type": "ByteLevel"' in parts:
         return "gpt2"
-    return "sentencepiece" if any(part.get("replacement") == SENTENCEPIECE_SPACE for part in parts) else "auto"
-
-
-def _parts(part: Any) -> Iterator[dict[str, Any]]:
-    """The parts of a sequence of tokenizers' components, or the one that it is."""
-    inner = [each for name in ("pretokenizers", "decoders") for each in (part or {}).get(name, ())]
-    yield from [each for one in inner for each in _parts(one)] if inner else [part] if part else []
+    return "sentencepiece" if f'"replacement": "{SENTENCEPIECE_SPACE}"' in parts else "auto"
 
 
 def _share(symbols: Sequence[str], predicate: Callable[[str], bool]) -> float:

@@ -51,12 +51,12 @@ def test_commands_run_no_code(command, trap, capsys):
 
 def test_the_hub_runs_no_code(trap, tmp_path):
     from truneg_fairseq.errors import TrueNegError
-    from truneg_fairseq.models.loading import load
+    from truneg_fairseq.models.bert import BertModel
 
     (tmp_path / "run").mkdir()
     (tmp_path / "evil.pt").rename(tmp_path / "run" / "checkpoint_last.pt")
     with pytest.raises(TrueNegError, match="which is not safe to load"):
-        load("run", "checkpoint_last.pt", "bin")
+        BertModel.from_pretrained("run", "checkpoint_last.pt", "bin")
     assert not trap.exists()
 
 

@@ -243,7 +243,7 @@ def test_other_data_are_reported_and_moved_data_are_not(tmp_path):
         (tmp_path / folder / "train").mkdir(parents=True)
         (tmp_path / folder / "train.bin").write_text(text)
         (tmp_path / folder / "train" / "features.npz").touch()  # SQuAD's
-    same = {"time": "noon", "batches": {}, "workers": 1, "synonym_table": None, "settings": {}}
+    same = {"time": "noon", "synonym_table": None, "settings": {}}
     before, moved, other = ({**same, "inputs": input_fingerprints([tmp_path / name])} for name in ("a", "moved", "b"))
     assert len(before["inputs"]) == 2
     assert changes(before, moved) == []

@@ -210,7 +210,7 @@ def test_version():
 
 @pytest.mark.parametrize(("tasks", "nodes", "spawns"), [(1, 1, True), (2, 2, True), (4, 2, False)])
 def test_a_task_of_srun_that_trains_hands_no_signal_on(tasks, nodes, spawns, monkeypatch):
-    from truneg_fairseq.trainer.launch import _spawns_workers
+    from truneg_fairseq.trainer.repairs import _spawns_workers
 
     monkeypatch.delenv("MASTER_ADDR", raising=False)
     monkeypatch.setenv("SLURM_STEP_NUM_TASKS", str(tasks))

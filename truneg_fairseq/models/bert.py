@@ -7,9 +7,11 @@ from argparse import ArgumentParser
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
+from fairseq.checkpoint_utils import load_model_ensemble_and_task
 from fairseq.models import ARCH_CONFIG_REGISTRY, register_model, register_model_architecture
 from fairseq.models.fairseq_model import FairseqEncoderModel
 from fairseq.models.roberta import RobertaEncoder, RobertaModel
@@ -21,8 +23,9 @@ from torch import Tensor, nn
 
 from ..errors import TrueNegError, one_line_errors
 from ..optim import tag_parameters
+from .checkpoints import read_checkpoint
 from .encoder import ClassificationHead, LmHead, QuestionAnsweringHead, SentenceEncoder, set_layer_norm_eps
-from .loading import BertHubInterface, load
+from .loading import BertHubInterface
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +62,7 @@ class BertEncoder(RobertaEncoder):
         features_only: bool = False,
         return_all_hiddens: bool = False,
         masked_tokens: Tensor | None = None,
+        *,
         masked_positions: Tensor | None = None,
         token_embeddings: Tensor | None = None,
         padded: bool | None = None,
@@ -111,7 +115,11 @@ class BertModel(RobertaModel):
         **overrides: Any,
     ) -> BertHubInterface:
         """A trained model to use in Python, with the tokenizer beside its data or those of ``data_name_or_path``."""
-        return load(model_name_or_path, checkpoint_file, data_name_or_path, **overrides)
+        path = Path(model_name_or_path) / checkpoint_file
+        overrides |= {"load_checkpoint_heads": True, **({"data": data_name_or_path} if data_name_or_path else {})}
+        read_checkpoint(path)  # refuses what is not safe to load
+        models, cfg, task = load_model_ensemble_and_task([str(path)], overrides)
+        return BertHubInterface(cfg, task, models[0])
 
     @staticmethod
     def add_args(parser: ArgumentParser) -> None:
@@ -197,14 +205,6 @@ class BertModel(RobertaModel):
                     self.register_classification_head(head, *state_dict[key].shape)
         heads = tuple(f"{prefix}{head}" for head in self.replaceable_parts())
         own = {f"{prefix}{key}": value for key, value in self.state_dict().items()}
-        with one_line_errors():
-            for key, value in own.items():
-                if not key.startswith(heads) and key in state_dict and state_dict[key].shape != value.shape:
-                    raise TrueNegError(
-                        f"the checkpoint's {key} has the shape {tuple(state_dict[key].shape)}, this model's has "
-                        f"{tuple(value.shape)}; expected --arch, sizes and --max-positions of the checkpoint, and data "
-                        "made with its dictionary and tokenizer"
-                    )
         for key in [key for key in state_dict if key.startswith(heads)]:
             if key not in own or own[key].shape != state_dict[key].shape:
                 logger.info("%s of the checkpoint is left out: this model has no such parameter", key)

@@ -6,13 +6,12 @@ import argparse
 import logging
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import TrueNegError, unreadable
-from ..files import file_digest, replacing_file, require_checkpoint
+from ..files import replacing_file, require_checkpoint
 from ..trainer.checkpoints import VOCABULARY, read_lazily
 from ..vocabulary import fingerprint, read_symbols
 
@@ -43,21 +42,16 @@ class Checkpoint:
     state: dict[str, Tensor]  # the model's tensors
     model: dict[str, Any]  # the model's arguments
     task: dict[str, Any]  # the task's arguments
-    criterion: dict[str, Any] = field(default_factory=dict)  # the criterion's arguments, perhaps among others
-    updates: int | None = None  # that it was trained for; None where it does not say
+    criterion: dict[str, Any]  # the criterion's arguments, perhaps among others
+    updates: int | None  # that it was trained for; None where it does not say
     # the name of the checkpoint whose weights the training began with (--finetune-from-model)
-    started_from: str | None = None
-    vocabulary: str | None = None  # the fingerprint of its dictionary; None where another program wrote it
-    content: dict[str, Any] = field(default_factory=dict)  # all of the file, mapped: read where it is used
+    started_from: str | None
+    vocabulary: str | None  # the fingerprint of its dictionary; None where another program wrote it
 
     @property
     def has_generator(self) -> bool:
         """Whether it is both halves of an ELECTRA."""
         return any(key.startswith("generator.") for key in self.state)
-
-    @cached_property
-    def sha256(self) -> str:
-        return file_digest(self.path)
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
@@ -88,7 +82,6 @@ def read_checkpoint(path: Path) -> Checkpoint:
         updates=updates if isinstance(updates, int) else None,
         started_from=Path(str(started)).name if started else None,
         vocabulary=vocabulary if isinstance(vocabulary, str) else None,
-        content=content,
     )
 
 

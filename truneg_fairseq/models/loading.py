@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import copy
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import torch
 from fairseq import checkpoint_utils, tasks
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf, overwrite_args_by_name
 from fairseq.models.roberta.hub_interface import RobertaHubInterface
-from omegaconf import OmegaConf
 from torch import Tensor, nn
 
-from ..data.tokenizer import TextTokenizer, check_dictionary, load_tokenizer
+from ..data.tokenizer import check_dictionary, load_tokenizer
 from ..errors import TrueNegError, reason
 from ..files import require_unsplit
 from ..vocabulary import MASK_SYMBOL, fingerprint, read_symbols
-from .checkpoints import Checkpoint, check_vocabulary, read_checkpoint
+from .checkpoints import Checkpoint, check_vocabulary
 
 
-def load_checkpoint(checkpoint: Path | Checkpoint, data: Path) -> tuple[Any, Any]:
+def load_checkpoint(read: Checkpoint, data: Path) -> tuple[Any, Any]:
     """A masked-LM model, in training mode, and its task, on a folder of binarized data, whatever the training's was."""
     require_unsplit(data, "--data")
-    read = checkpoint if isinstance(checkpoint, Checkpoint) else read_checkpoint(checkpoint)
     check_vocabulary(read, fingerprint(read_symbols(data)), data)  # before a model of its sizes is built
     model, task = load_model(read, data)
     if not hasattr(task, "mask_idx"):
@@ -36,12 +32,8 @@ def load_checkpoint(checkpoint: Path | Checkpoint, data: Path) -> tuple[Any, Any
 
 def load_model(read: Checkpoint, data: Path) -> tuple[Any, Any]:
     """As :func:`load_checkpoint`, of a checkpoint of any task that is read and fits the data."""
-    overrides = {"data": str(data)}
     try:
-        state = as_fairseq_reads(read, overrides)
-        models, _, task = checkpoint_utils.load_model_ensemble_and_task([str(read.path)], overrides, state=state)
-    except TrueNegError:
-        raise
+        models, _, task = checkpoint_utils.load_model_ensemble_and_task([str(read.path)], {"data": str(data)})
     except Exception as error:  # other files fail to load in many ways
         raise TrueNegError(
             f"{read.path}: cannot be loaded ({reason(error)}); expected fairseq's checkpoint of a model whose "
@@ -52,35 +44,23 @@ def load_model(read: Checkpoint, data: Path) -> tuple[Any, Any]:
 
 def load_task(read: Checkpoint, data: Path, seed: int | None = None) -> Any:
     """The task of a checkpoint's training alone, on a folder of binarized data, with its seed of masks or another."""
-    state = as_fairseq_reads(read, {"data": str(data), **({} if seed is None else {"seed": seed})})
-    cfg = convert_namespace_to_omegaconf(state["args"]) if state.get("args") is not None else state["cfg"]
-    return tasks.setup_task(cfg.task)
-
-
-def as_fairseq_reads(read: Checkpoint, overrides: dict[str, Any]) -> dict[str, Any]:
-    """What ``load_checkpoint_to_cpu`` makes of a file, without reading it again, and without its optimizer."""
-    state = {**read.content, "model": dict(read.content["model"]), "last_optimizer_state": None}
-    if state.get("args") is not None:
-        state["args"] = copy.copy(state["args"])
-        for name, value in overrides.items():
-            setattr(state["args"], name, value)
-    if state.get("cfg") is not None:
-        state["cfg"] = OmegaConf.create(state["cfg"], flags={"allow_objects": True})
-        overwrite_args_by_name(state["cfg"], overrides)
-    upgraded: dict[str, Any] = checkpoint_utils._upgrade_state_dict(state)
-    return upgraded
+    overrides = {"data": str(data), **({} if seed is None else {"seed": seed})}
+    return tasks.setup_task(checkpoint_utils.load_checkpoint_to_cpu(str(read.path), overrides)["cfg"].task)
 
 
 class BertHubInterface(RobertaHubInterface):
     """fairseq's interface to RoBERTa, in evaluation mode, with the tokenizer beside the data and BERT's sentences."""
 
-    def __init__(self, cfg: Any, task: Any, model: nn.Module, tokenizer: TextTokenizer) -> None:
+    def __init__(self, cfg: Any, task: Any, model: nn.Module) -> None:
         nn.Module.__init__(self)  # fairseq's constructor builds a BPE by name
         self.cfg = cfg
         self.task = task
         self.model = model
-        self.tokenizer = tokenizer
         self.dictionary = task.source_dictionary
+        data = Path(task.cfg.data.split(":")[0])
+        self.tokenizer = load_tokenizer(data)
+        # None: what is encoded here must be what the model was trained on.
+        check_dictionary(self.tokenizer, self.dictionary.symbols, str(data / "dict.txt"), lacking_share=0)
         self.register_buffer("_float_tensor", torch.zeros(1))  # tells fairseq's interface the device
         self.eval()
 
@@ -132,16 +112,3 @@ class BertHubInterface(RobertaHubInterface):
             raise ValueError("the model has no discriminator, expected a checkpoint of the task electra_pretraining")
         scores = head(self.extract_features(tokens))[0].float().sigmoid()
         return [(self.dictionary[token], score) for token, score in zip(tokens.tolist(), scores.tolist(), strict=True)]
-
-
-def load(folder: str, checkpoint_file: str, data: str | None, **overrides: Any) -> BertHubInterface:
-    """Loads a checkpoint with its task and tokenizer, by default from the data that it was trained on."""
-    path = Path(folder) / checkpoint_file
-    overrides |= {"load_checkpoint_heads": True, **({} if data is None else {"data": str(data)})}
-    state = as_fairseq_reads(read_checkpoint(path), overrides)
-    models, cfg, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], overrides, state=state)
-    beside = Path(task.cfg.data.split(":")[0])
-    tokenizer = load_tokenizer(beside)
-    # None: what is encoded here must be what the model was trained on.
-    check_dictionary(tokenizer, task.source_dictionary.symbols, str(beside / "dict.txt"), lacking_share=0)
-    return BertHubInterface(cfg, task, models[0], tokenizer)

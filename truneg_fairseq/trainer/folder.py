@@ -146,6 +146,7 @@ def input_fingerprints(folders: Sequence[Path], files: Sequence[Path] = ()) -> d
     return {str(path): sampled_fingerprint(path) for path in paths if path.is_file()}
 
 
+_BATCHES = ("batch_size", "max_tokens", "update_freq", "workers")  # which samples make an update
 # What decides a training's result, by groups of its configuration, beside all options of four others.
 _SETTINGS = {
     "common": ("seed", "fp16", "bf16", "amp"),
@@ -155,8 +156,10 @@ _SETTINGS = {
     "checkpoint": ("finetune_from_model",),
 }
 # Files are compared by their content, and batches apart; a run may go on, with a larger --max-update.
-_NOT_COMPARED = set("data synonym_table corpus_counts teacher cuda_graphs max_epoch max_update".split())
-_NOT_COMPARED |= {"batch_size", "max_tokens", "update_freq", "finetune_from_model"}
+_NOT_COMPARED = {
+    *("data", "synonym_table", "corpus_counts", "teacher", "finetune_from_model"),
+    *(*_BATCHES, "cuda_graphs", "max_epoch", "max_update"),
+}
 
 
 def _settings_of(cfg: Any) -> dict[str, Any]:
@@ -188,17 +191,10 @@ def start_facts(trainer: Any) -> dict[str, Any]:
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "host": socket.gethostname(),
         "command": shlex.join(sys.argv),
-        "folder": str(Path.cwd()),
         "versions": versions(),
         "revision": revision(),
-        "workers": trainer.data_parallel_world_size,
-        "batches": {  # with the workers they decide which samples make an update
-            "batch_size": cfg.dataset.batch_size,
-            "max_tokens": cfg.dataset.max_tokens,
-            "update_freq": list(cfg.optimization.update_freq),
-        },
         **{group: name_of(cfg, group) for group in ("task", "model", "criterion", "optimizer")},
-        "settings": {"parameters": parameters, **_settings_of(cfg)},
+        "settings": {"parameters": parameters, "workers": trainer.data_parallel_world_size, **_settings_of(cfg)},
         "inputs": input_fingerprints(folders, files),
         "synonym_table": hashlib.sha256(pairs).hexdigest() if pairs else None,
         "synonym_source": None if table is None else str(table.source),
@@ -225,19 +221,19 @@ def changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     since, lines = f"the start of {before['time']}", []
     # By name: data that have been moved are the same.
     old, new = (Counter((Path(path).name, found) for path, found in start["inputs"].items()) for start in (before, now))
-    if changed := sorted({name for name, _ in old - new}):
-        lines.append(f"the data differ from {since} ({', '.join(changed)})")
-    was, is_now = ({**start["batches"], "workers": start["workers"]} for start in (before, now))
-    if sizes := ", ".join(f"{name} {was[name]} -> {is_now[name]}" for name in was if is_now[name] != was[name]):
+    if others := sorted({name for name, _ in old - new}):
+        lines.append(f"the data differ from {since} ({', '.join(others)})")
+    was, is_now = before["settings"], now["settings"]
+    changed = [name for name in was if name in is_now and was[name] != is_now[name]]
+    if sizes := ", ".join(f"{name} {was[name]} -> {is_now[name]}" for name in changed if name in _BATCHES):
         lines.append(f"the batch size changed ({sizes}): some samples of this epoch may be repeated or skipped")
     if before["synonym_table"] != now["synonym_table"]:
         lines.append(f"the synonym table is another one than at {since}")
-    earlier, later = before["settings"], now["settings"]
     lines += [
-        f"{flag_of(name)} changed from {earlier[name]} to {later[name]} since {since}: updates before "
-        "and after have different options"
-        for name in earlier
-        if name not in _NOT_COMPARED and name in later and earlier[name] != later[name]
+        f"{flag_of(name)} changed from {was[name]} to {is_now[name]} since {since}: updates before and after have "
+        "different options"
+        for name in changed
+        if name not in _NOT_COMPARED
     ]
     return lines
 
