@@ -174,8 +174,6 @@ def test_fp32_copies_of_other_weights_are_not_restored():
         assert {key: value.dtype for key, value in state.items()} == dict.fromkeys(
             ("step", "exp_avg", "exp_avg_sq"), torch.float32
         )
-        of_checkpoint = saved["state"][0].values()
-        assert set(map(id, of_checkpoint)).isdisjoint(map(id, state.values())), "it would train in the checkpoint"
     assert not torch.equal(saved["fp32_parameters"][0], parameter.float())
 
 

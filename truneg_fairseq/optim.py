@@ -6,7 +6,6 @@ annotations`` here, and built-in types only.
 """
 
 import ast
-import copy
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -58,8 +57,7 @@ class ElectraAdam(torch.optim.AdamW):
         own, saved = self.state_dict()["param_groups"], state_dict["param_groups"]
         if [len(group["params"]) for group in own] == [len(group["params"]) for group in saved]:
             saved = [{**mine, "params": group["params"]} for mine, group in zip(own, saved, strict=True)]
-        # torch takes the tensors themselves, and would train in the checkpoint.
-        super().load_state_dict({"state": copy.deepcopy(state_dict["state"]), "param_groups": saved})
+        super().load_state_dict({**state_dict, "param_groups": saved})
 
 
 def parameter_depths(names: Iterable[str]) -> dict[str, int]:

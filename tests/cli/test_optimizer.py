@@ -32,7 +32,10 @@ def assert_same(whole, resumed):
 
 
 def test_fairseq_train_resumes_exactly_in_fp16(binarized, tmp_path):
-    """By layers, the rates of the schedule, and from the third update of the first run as from its own."""
+    """By layers, the rates of the schedule, and from the third update of the first run as from its own.
+
+    Stock fairseq saves the 16 bits alone, and goes on from rounded weights (tests/trainer/test_repairs.py).
+    """
     whole, again = tmp_path / "whole", tmp_path / "again"
     options = (*BERT, *ADAM, *SCHEDULE, *SAVING, *FP16, "--layer-lr-decay", 0.8)
     first = run_command(training(binarized, whole, *options))
@@ -43,15 +46,6 @@ def test_fairseq_train_resumes_exactly_in_fp16(binarized, tmp_path):
     groups = optimizer_state(whole / "checkpoint_last.pt")["param_groups"]
     assert {round(group["lr_scale"], 3) for group in groups} == {1, 0.8, 0.64, 0.512}
     assert {group["weight_decay"] for group in groups} == {0, 0.01}
-
-
-def test_fairseqs_adam_resumes_exactly_in_fp16(binarized, tmp_path):
-    """Stock fairseq saves the 16 bits alone, and goes on from rounded weights."""
-    whole, again = tmp_path / "whole", tmp_path / "again"
-    options = (*BERT, "--optimizer", "adam", *FP16, *SAVING)
-    run_command(training(binarized, whole, *options))
-    run_command(training(binarized, again, *options, "--restore-file", whole / "checkpoint_1_3.pt"))
-    assert_same(whole / "checkpoint_last.pt", again / "checkpoint_last.pt")
 
 
 def test_hydra_trains_and_resumes_exactly_in_bf16(binarized, tmp_path):

@@ -1,12 +1,15 @@
-"""The criterions inside real fairseq objects: tasks, models, trainers."""
+"""The masked-LM criterions inside real fairseq objects: tasks, models, trainers."""
 
 from __future__ import annotations
 
-import numpy as np
+import math
+import re
+import shutil
+
 import pytest
 import torch
-import torch.nn.functional as F
 from fairseq.logging import metrics
+from support.commands import run_command, truneg
 from support.trainings import (
     BOUNDS,
     acceptance,
@@ -14,10 +17,19 @@ from support.trainings import (
     assert_same_steps,
     batches,
     build,
+    detector,
     steps,
     table_of,
+    trainer_of,
 )
 
+from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.trainer.stopping import EXIT_DIVERGED
+from truneg_fairseq.trainer.trainer import PluginTrainer
+
+WORDPIECE = ("--tokenization", "wordpiece")
+NO_DROPOUT = ("--dropout", 0, "--attention-dropout", 0)
+TRUE_NEG = ("--criterion", "masked_lm_true_neg")
 OFF = [
     "masked_lm_true_neg --synonym-table empty.npz --tokenization wordpiece",
     "masked_lm_hc --synonym-table empty.npz --tokenization wordpiece",
@@ -33,23 +45,6 @@ def test_without_weights_every_step_is_exactly_stock_masked_lm(flags, data_bin, 
     table_of(data_bin, [], tmp_path / "empty.npz")
     expected = steps(data_bin, 4, "--criterion", "masked_lm")
     assert_same_steps(steps(data_bin, 4, "--criterion", *flags.split()), expected)
-
-
-def test_rates_are_those_of_the_counts(data_bin):
-    _, _, _, criterion = build(data_bin, "--criterion", "masked_lm_hc", "--tokenization", "wordpiece")
-    first = {"loss": 3.0, "ntokens": 9, "nsentences": 2, "sample_size": 4, "correct": 1, "corrected": 1}
-    first |= {"corrected_sentences": 1, "objective": 2.0, "objective_size": 4}
-    second = {"loss": 5.0, "ntokens": 9, "nsentences": 2, "sample_size": 6, "correct": 5, "corrected": 0}
-    second |= {"corrected_sentences": 0, "objective": 5.0, "objective_size": 6}
-    with metrics.aggregate(new_root=True) as aggregate:
-        criterion.reduce_metrics([first, second])
-        criterion.reduce_metrics([second])
-        values = aggregate.get_smoothed_values()
-    assert values["accuracy"] == pytest.approx(100 * 11 / 16)
-    assert values["hc_pred"] == pytest.approx(100 * 1 / 5)
-    assert values["hc_iter"] == pytest.approx(100 * 1 / 6, abs=1e-4)
-    assert values["loss"] == pytest.approx(13 / 16 / np.log(2), abs=1e-3)
-    assert values["objective"] == pytest.approx(12 / 16 / np.log(2), abs=1e-4)
 
 
 def test_a_batch_without_masked_tokens_has_no_loss_and_no_rates(data_bin):
@@ -86,8 +81,6 @@ def test_a_predicted_special_token_is_a_word_like_others(arch, special, data_bin
     torch.testing.assert_close(states[special], states[word])
 
 
-WORDPIECE = ("--tokenization", "wordpiece")
-TRUE_NEG = ("--criterion", "masked_lm_true_neg")
 OBJECTIVES = {
     "masked_lm": ("--criterion", "masked_lm"),
     "hc_sr_word_sr_sent": (*TRUE_NEG, "--hc-weight", 1, "--sr-word-weight", 1, "--sr-sent-weight", 1, *WORDPIECE),
@@ -106,7 +99,7 @@ def test_half_precision_is_close_to_fp32(name, dtype, data_bin, tmp_path, monkey
     acceptance(tmp_path, "embedding", "context")
 
     def made():
-        _, task, model, criterion = build(data_bin, *OBJECTIVES[name], "--dropout", 0, "--attention-dropout", 0)
+        _, task, model, criterion = build(data_bin, *OBJECTIVES[name], *NO_DROPOUT)
         # Random logits are nearly alike, and rounding would choose the predictions.
         torch.nn.init.normal_(model.encoder.lm_head.bias, generator=torch.Generator().manual_seed(1))
         return model, criterion, batches(task, 1)[0]
@@ -114,49 +107,195 @@ def test_half_precision_is_close_to_fp32(name, dtype, data_bin, tmp_path, monkey
     assert_close_to_fp32(made, dtype)
 
 
-def test_hard_correction_in_a_sequence(data_bin, tmp_path):
-    """ "main" for "primary" is corrected where "primary" stands alone, not where it is continued by "##s"."""
-    table = table_of(data_bin, [("primary", "main"), ("##s", "main"), ("stay", "stay")], tmp_path / "t.npz")
-    _, task, model, criterion = build(
-        data_bin, "--criterion", "masked_lm_hc", "--synonym-table", table, "--tokenization", "wordpiece"
+PASSES = [
+    (("--uniform-targets", "0.1"), 1, 1),
+    (("--synonym-targets", "0.1", *WORDPIECE), 1, 1),
+    (("--hc-weight", 1, "--hc-detector", "table+embedding"), 1, 1),
+    (("--hc-weight", 1, "--hc-detector", "context"), 3, 1),
+    (("--sr-sent-weight", 1), 3, 1),
+    (("--hc-weight", 1, "--hc-detector", "context", "--sr-sent-weight", 1), 3, 1),
+]
+
+
+@pytest.mark.parametrize(("flags", "encoded", "projected"), PASSES, ids=[" ".join(map(str, f)) for f, _, _ in PASSES])
+def test_no_pass_is_made_twice(flags, encoded, projected, data_bin, tmp_path, monkeypatch):
+    if "--hc-detector" in flags:
+        flags = (*flags, *detector(tmp_path, flags[flags.index("--hc-detector") + 1]), *WORDPIECE)
+    _, task, model, criterion = build(data_bin, *TRUE_NEG, *flags)
+    passes, logits = [], []
+    model.encoder.sentence_encoder.register_forward_hook(lambda *parts: passes.append(parts))
+    model.encoder.lm_head.register_forward_hook(lambda *parts: logits.append(parts[-1].shape))
+    criterion.train()
+    model.train()
+    sample = batches(task, 1)[0]
+    criterion(model, sample)[0].backward()
+    masked = int(sample["target"].ne(criterion.padding_idx).sum())
+    assert len(passes) == encoded
+    assert logits == [(masked, len(task.source_dictionary))] * projected, "at the masked positions only"
+    assert all(module.training for module in model.modules()), "dropout is back on"
+
+
+def test_a_pass_trains_whoever_asks_for_it_first(data_bin, tmp_path):
+    """Detectors want no gradient of the passes that they share with SR-sent."""
+    flags = (*TRUE_NEG, *NO_DROPOUT, "--sr-sent-weight", 1000)
+    first = ("--hc-weight", 1, *detector(tmp_path, "context"), "--hc-threshold", 1, *WORDPIECE)  # corrects nothing
+    ((loss, gradients),), _ = steps(data_bin, 1, *flags, *first)
+    ((expected_loss, expected),), _ = steps(data_bin, 1, *flags)
+    assert loss == pytest.approx(expected_loss, rel=1e-4)
+    difference, whole = (
+        torch.cat([part.flatten() for part in parts])
+        for parts in ([gradients[name] - gradient for name, gradient in expected.items()], expected.values())
     )
-    index = task.source_dictionary.index
-    primary, main, piece, of, stay, mask = map(index, ("primary", "main", "##s", "of", "stay", "<mask>"))
-    bos, pad, eos = map(index, ("<s>", "<pad>", "</s>"))
-    target = torch.tensor(
-        [
-            [pad, primary, pad, pad, pad, pad],  # alone: corrected
-            [pad, primary, piece, pad, pad, pad],  # continued: neither the word nor its piece
-            [pad, pad, stay, pad, pad, pad],  # predicted right, though the table lists the word itself
-            [pad, of, pad, pad, pad, pad],  # a mismatch without synonyms
-        ]
-    )
-    source = torch.tensor(
-        [
-            [bos, mask, of, eos, pad, pad],
-            [bos, mask, mask, of, eos, pad],
-            [bos, of, mask, eos, pad, pad],
-            [bos, mask, primary, eos, pad, pad],
-        ]
-    )
-    sample = {
-        "net_input": {"src_tokens": source, "src_lengths": torch.tensor([4, 5, 4, 4])},
-        "target": target,
-        "ntokens": 17,
-        "nsentences": 4,
-    }
-    forced = F.one_hot(torch.tensor([main, main, main, stay, primary]), len(task.source_dictionary))
-    model.encoder.lm_head.register_forward_hook(lambda head, inputs, logits: logits + 50 * forced)
-    model.eval()
-    judged = criterion.objective.judge(criterion.predict(model, sample), None)
-    assert torch.equal(judged.prediction, forced.argmax(-1))
-    assert judged.is_false_negative.tolist() == [True, False, False, False, False]
-    loss, sample_size, log = criterion(model, sample)
-    assert int(sample_size) == 5
-    counts = {key: int(log[key]) for key in ("correct", "corrected", "corrected_sentences", "sample_size")}
-    assert counts == {"correct": 1, "corrected": 1, "corrected_sentences": 1, "sample_size": 5}
-    gold = judged.gold
-    nll = F.cross_entropy(judged.logits, gold, reduction="none")
-    assert float(loss) == pytest.approx(float(nll[1:].sum()), rel=1e-6)
-    assert float(log["loss"]) == pytest.approx(float(nll.sum()), rel=1e-6)
-    assert float(log["objective"]) == pytest.approx(float(loss), rel=1e-6)
+    assert difference.norm() < 1e-3 * whole.norm()
+
+
+def layer_by_layer(model, tokens, original) -> list[torch.Tensor]:
+    """Each layer's output, shape (B, T, H), seen by hooks; segments and padding are those of the original."""
+    encoder, seen = model.encoder.sentence_encoder, []
+    hooks = [layer.register_forward_hook(lambda *parts: seen.append(parts[-1])) for layer in encoder.layers]
+    features = model.encoder.extract_features(original, token_embeddings=encoder.embed_tokens(tokens))[0]
+    for hook in hooks:
+        hook.remove()
+    states = [state if state.shape == features.shape else state.transpose(0, 1) for state in seen]
+    assert torch.equal(states[-1], features) or encoder.layer_norm is not None
+    return [*states[:-1], features]
+
+
+@pytest.mark.parametrize("flags", [(), ("--arch", "truneg_bert_tiny"), ("--encoder-normalize-before",)])
+def test_the_context_score_compares_the_states_of_every_layer(flags, data_bin, tmp_path):
+    context = ("--hc-weight", 1, *detector(tmp_path, "context"), *WORDPIECE)
+    _, task, model, criterion = build(data_bin, *TRUE_NEG, *NO_DROPOUT, *context, *flags)
+    (sample,) = batches(task, 1)
+    predicted, masked = criterion.predict(model, sample), sample["target"].ne(criterion.padding_idx)
+    filled = predicted.original.masked_scatter(masked, predicted.prediction)
+    found = criterion.passes(model, sample, predicted).hidden_states()
+    for states, tokens in zip(found, (predicted.original, filled), strict=True):
+        layers = layer_by_layer(model, tokens, predicted.original)
+        torch.testing.assert_close(states, torch.stack([layer[masked] for layer in layers]).detach())
+
+
+def test_antonyms_other_forms_and_numbers_are_never_excused(data_bin, tmp_path):
+    """By real WordNet, built beside the data once and read again."""
+    _, task, _, criterion = build(data_bin, *TRUE_NEG, "--hc-weight", 1, *detector(tmp_path, "embedding"), *WORDPIECE)
+    blocked, index = criterion.objective.detector.blocked, task.source_dictionary.index
+
+    def allowed(gold: str, word: str) -> bool:
+        return bool(blocked.acceptable(torch.tensor([index(gold)]), torch.tensor([index(word)])))
+
+    never = "big:little large:small walk:walked start:stop seven:primary the:big big:, ##s:big"
+    for gold, word in (pair.split(":") for pair in never.split()):
+        assert not allowed(gold, word), (gold, word)
+        assert not allowed(word, gold), (gold, word)
+    for pair in "big:large film:movie start:begin buy:purchase".split():
+        assert allowed(*pair.split(":")), pair
+    written = (data_bin / "exclusions.npz").stat().st_mtime_ns
+    build(data_bin, *TRUE_NEG, "--hc-weight", 1, *detector(tmp_path, "embedding"), *WORDPIECE)
+    assert (data_bin / "exclusions.npz").stat().st_mtime_ns == written
+
+
+@pytest.mark.parametrize("precision", ["half", "bfloat16"])
+def test_every_table_stays_an_integer_when_the_trainer_halves_the_criterion(precision, data_bin):
+    flags = ("--hc-detector", "table+embedding", "--synonym-targets", "0.1", *WORDPIECE)
+    *_, criterion = build(data_bin, *TRUE_NEG, "--hc-weight", 1, *flags)
+    getattr(criterion, precision)()
+    assert {buffer.dtype for buffer in criterion.buffers()} == {torch.int64, torch.int32, torch.bool}
+    assert not criterion.state_dict()
+
+
+def poisoned(model, what: str) -> None:
+    weight = model.encoder.sentence_encoder.layers[0].fc1.weight
+    if what == "parameter":
+        weight.data[0, 0] = math.nan
+    elif what == "gradient":
+        weight.register_hook(lambda gradient: gradient * math.nan)
+    else:
+        model.encoder.lm_head.register_forward_hook(lambda module, inputs, output: output * math.inf)
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ("parameter", r"first of all the parameter encoder.sentence_encoder.layers.0.fc1.weight \(before this"),
+        ("gradient", "first of all the gradient of encoder.sentence_encoder.layers.0.fc1.weight of micro-batch 1;"),
+        ("loss", "first of all the loss of micro-batch 1"),
+    ],
+)
+def test_nan_is_explained_in_one_line(what, message, data_bin, tmp_path, capsys):
+    trainer, task, model, _ = trainer_of(data_bin, *TRUE_NEG, "--save-dir", tmp_path)
+    one, two, *rest = batches(task, 4)
+    trainer.train_step([one])
+    poisoned(model, what)
+    with pytest.raises(SystemExit) as caught:
+        trainer.train_step([two, *rest])
+    assert caught.value.code == EXIT_DIVERGED
+    (line,) = (line for line in capsys.readouterr().err.splitlines() if "truneg_fairseq: error" in line)
+    assert "gradients are Nan/Inf in update 2" in line
+    assert re.search(message, line)
+
+
+CORPUS_AND_NEAREST = ("--corpus-targets", 0.2, "--nearest-targets", 0.1)
+
+
+def test_a_training_reads_the_counts_beside_its_data(binarized, tmp_path):
+    data = shutil.copytree(binarized, tmp_path / "data-bin")
+    run_command(truneg("data", "counts", "--data", data))
+    *_, criterion = build(data, *TRUE_NEG, *CORPUS_AND_NEAREST)
+    assert criterion.objective.corpus is not None
+    assert not criterion.state_dict()
+
+
+@pytest.fixture(scope="module")
+def taught_by(binarized, tmp_path_factory):
+    """A model of another size."""
+    trainer, *_ = trainer_of(binarized, "--criterion", "masked_lm", "--encoder-layers", 1, "--no-save-optimizer-state")
+    path = tmp_path_factory.mktemp("teacher") / "teacher.pt"
+    PluginTrainer.save_checkpoint(trainer, str(path), {})
+    return ("--teacher", path)
+
+
+def test_a_teacher_reads_the_masked_sentence(binarized, taught_by):
+    from fairseq.checkpoint_utils import load_model_ensemble
+
+    flags = ("--teacher-targets", 0.3, *taught_by)
+    _, task, model, criterion = build(binarized, *TRUE_NEG, *flags)
+    before = torch.get_rng_state()
+    (teacher,) = load_model_ensemble([str(taught_by[1])], {"data": str(binarized)})[0]
+    torch.set_rng_state(before)
+    teacher.eval()
+    for sample in batches(task, 2):
+        predicted = criterion.predict(model.eval(), sample)
+        masked = sample["target"].ne(criterion.padding_idx)
+        tokens = torch.where(masked, task.mask_idx, sample["net_input"]["src_tokens"])
+        q = teacher(tokens)[0][masked].softmax(1)
+        q = torch.where(q >= q.topk(64, dim=1).values[:, -1:], q, 0.0) if q.size(1) > 64 else q
+        target = 0.3 * q / q.sum(1, keepdim=True)
+        target[torch.arange(len(q)), predicted.gold] += 0.7
+        expected = -(target * predicted.logits.log_softmax(1)).sum()
+        criterion.train()
+        torch.testing.assert_close(criterion(model, sample)[0], expected, rtol=1e-5, atol=1e-5)
+    assert not list(criterion.parameters()), "fairseq trains and saves a criterion's parameters"
+
+
+def test_a_teacher_of_another_dictionary_is_refused(binarized, taught_by, tmp_path):
+    other = shutil.copytree(binarized, tmp_path / "other")
+    first, second, *rest = (other / "dict.txt").read_text().splitlines(keepends=True)
+    (other / "dict.txt").write_text("".join((second, first, *rest)))
+    with pytest.raises(SystemExit, match=r"other: was made with a vocabulary of .*, the checkpoint is of"):
+        build(other, *TRUE_NEG, "--teacher-targets", 0.3, *taught_by)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--teacher-targets", 0.1), r"--teacher-targets 0\.1: expected --teacher"),
+        (("--teacher-targets", 0.1, "--teacher", "none.pt"), r"none\.pt: no such file"),
+        (CORPUS_AND_NEAREST, r"data-bin/corpus_counts\.npz: no such file; expected .* 'truneg data counts"),
+        (
+            ("--uniform-targets", 0.8, *CORPUS_AND_NEAREST),
+            r"--corpus-targets 0\.2, --uniform-targets 0\.8, .*: the shares are more than the whole",
+        ),
+    ],
+)
+def test_mistakes_are_named(flags, message, binarized):
+    with pytest.raises((TrueNegError, SystemExit), match=message):
+        build(binarized, *TRUE_NEG, *flags)

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 import torch
 from fairseq import optim as fairseq_optim
-from fairseq import tasks as fairseq_tasks
 from fairseq.data import Dictionary, indexed_dataset
 from support.commands import PIECES, TINY_MODEL, WORDS
-from support.trainings import parse, table_of
+from support.trainings import make, parse
 
 import truneg_fairseq
 from truneg_fairseq.tasks import electra_pretraining
@@ -230,24 +229,15 @@ def test_whole_words(tokenization, words, tmp_path):
         assert joined > 20
 
 
-@pytest.mark.parametrize("criterion", ["masked_lm", "masked_lm_hc"])
-def test_masked_lm_criterions_train_stock_roberta_on_it(criterion, folder, tmp_path):
-    data = shutil.copytree(folder, tmp_path / "data-bin")
-    command = [str(data), "--task", "electra_pretraining", "--criterion", criterion, *TINY_MODEL]
-    command += ["--tokens-per-sample", "24", "--batch-size", "8", "--seed", "1", "--lr", "0.01"]
-    if criterion == "masked_lm_hc":
-        table = table_of(data, [("main", "principal"), ("main", "chief")], tmp_path / "synonyms.npz")
-        command += ["--tokenization", "wordpiece", "--synonym-table", str(table)]
-    cfg = parse(command)
-    task = fairseq_tasks.setup_task(cfg.task)
+def test_a_masked_lm_criterion_trains_stock_roberta_on_it(folder):
+    command = [folder, "--task", "electra_pretraining", "--criterion", "masked_lm", *TINY_MODEL, "--optimizer", "adam"]
+    task, model, criterion = make(parse([*command, "--tokens-per-sample", 24, "--batch-size", 8, "--lr", 0.01]))
     assert task.replaced_token_detection is True
     task.load_dataset("train")
-    model, loss = task.build_model(cfg.model), task.build_criterion(cfg.criterion)
     for batch in batches(task)[0][:3]:
-        total, size, log = loss(model, batch)
+        total, size, log = criterion(model, batch)
         assert torch.isfinite(total)
-        assert int(size) == int(batch["target"].ne(PAD).sum())
-        assert log["ntokens"] == batch["ntokens"]
+        assert (int(size), log["ntokens"]) == (int(batch["target"].ne(PAD).sum()), batch["ntokens"])
         total.backward()
 
 
@@ -270,11 +260,10 @@ def test_data_without_lines_of_text(lines, end, message, tmp_path):
 def test_graphs_of_a_gpu_have_no_effect_on_a_cpu_and_it_says_so(folder, caplog):
     options = ("--task", "electra_pretraining", "--criterion", "electra", "--arch", "electra_tiny", "--cuda-graphs")
     cfg = parse([folder, *options, "--tokens-per-sample", 24, "--batch-size", 8, "--lr", 0.01, "--optimizer", "adam"])
-    task = fairseq_tasks.setup_task(cfg.task)
+    task, model, criterion = make(cfg)
     task.load_dataset("train")
-    model, loss = task.build_model(cfg.model), task.build_criterion(cfg.criterion)
     optimizer = fairseq_optim.build_optimizer(cfg.optimizer, list(model.parameters()))
-    total, _, _ = task.train_step(batches(task)[0][0], model, loss, optimizer, 0)
+    total, _, _ = task.train_step(batches(task)[0][0], model, criterion, optimizer, 0)
     assert total.grad_fn is not None
     assert "--cuda-graphs: no effect" in caplog.text
 
