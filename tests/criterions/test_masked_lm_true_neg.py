@@ -5,10 +5,18 @@ from __future__ import annotations
 import math
 import re
 import shutil
+from dataclasses import fields, is_dataclass
 
 import pytest
 import torch
+from fairseq.criterions import CRITERION_DATACLASS_REGISTRY
+from fairseq.dataclass.configs import FairseqConfig
 from fairseq.logging import metrics
+from fairseq.models import MODEL_DATACLASS_REGISTRY
+from fairseq.models.roberta import RobertaModel
+from fairseq.options import get_training_parser
+from fairseq.registry import REGISTRIES
+from fairseq.tasks import TASK_DATACLASS_REGISTRY
 from support.commands import run_command, truneg
 from support.trainings import (
     BOUNDS,
@@ -23,6 +31,7 @@ from support.trainings import (
     trainer_of,
 )
 
+import truneg_fairseq
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.trainer.stopping import EXIT_DIVERGED
 from truneg_fairseq.trainer.trainer import PluginTrainer
@@ -299,3 +308,19 @@ def test_a_teacher_of_another_dictionary_is_refused(binarized, taught_by, tmp_pa
 def test_mistakes_are_named(flags, message, binarized):
     with pytest.raises((TrueNegError, SystemExit), match=message):
         build(binarized, *TRUE_NEG, *flags)
+
+
+def test_no_option_has_the_name_of_one_of_fairseqs():
+    """Of two options of one name fairseq's parser keeps one, and gives its value to both."""
+    truneg_fairseq.register()
+    kinds = [*TASK_DATACLASS_REGISTRY.values(), *MODEL_DATACLASS_REGISTRY.values()]
+    kinds += [kind for each in REGISTRIES.values() for kind in each["dataclass_registry"].values()]
+    kinds += [each.default for each in fields(FairseqConfig) if is_dataclass(each.default)]
+    theirs = {each.name for kind in kinds if kind.__module__.startswith("fairseq.") for each in fields(kind)}
+    parser = get_training_parser()
+    RobertaModel.add_args(parser)
+    theirs |= {action.dest for action in parser._actions}
+    for kind in CRITERION_DATACLASS_REGISTRY.values():
+        if kind.__module__.startswith("truneg_fairseq."):
+            stock = {each.name for each in fields(kind.__bases__[0])}
+            assert not ({each.name for each in fields(kind)} - stock) & theirs, kind

@@ -10,9 +10,11 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import torch
 from support.cli_runs import (
     TORCHRUN,
     assert_one_line,
+    content,
     hydra,
     largest_difference,
     logged,
@@ -23,14 +25,17 @@ from support.cli_runs import (
 )
 from support.commands import PLUGIN, fairseq_train, run_command, truneg
 from support.kills import OBJECTIVES, differences, kill_and_compare, state_of
+from support.trainings import configuration
 from support.translations import MODEL, write_translations
 from support.translations import TRAINING as TRANSLATION
 
 from truneg_fairseq import register
 from truneg_fairseq.commands import data as commands
+from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.trainer import folder as records
 from truneg_fairseq.trainer.checkpoints import checkpoints_in, choose_start, damage
 from truneg_fairseq.trainer.folder import TRAINING, changes, input_fingerprints, read_series
+from truneg_fairseq.trainer.preflight import check
 
 STOCK = ("--criterion", "masked_lm", "--disable-validation", "--save-interval-updates", 2)
 
@@ -298,3 +303,52 @@ def test_the_runs_of_one_process_have_their_own_best(data_bin, tmp_path):
     run_command([*hydra(data_bin, tmp_path, "sr_word", "optimization.max_update=3", lrs, folder), "--multirun"])
     for lr in ("0.01", "1e-06"):
         assert (tmp_path / lr / "checkpoint_best.pt").exists(), lr
+
+
+# Weights of one dictionary never go on over another dictionary of the same size.
+
+
+def turned(data: Path, folder: Path, *names: str) -> Path:
+    """The data with the lines of its dictionaries in another order."""
+    shutil.copytree(data, folder)
+    for name in names or ("dict.txt",):
+        lines = (data / name).read_text().splitlines()
+        (folder / name).write_text("\n".join(lines[::-1]) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def other(binarized, tmp_path_factory) -> Path:
+    return turned(binarized, tmp_path_factory.mktemp("other") / "data-bin")
+
+
+@pytest.mark.parametrize("flag", ["--finetune-from-model", "--restore-file", "--continue-once", "--save-dir"])
+def test_a_training_with_another_dictionary_is_refused(flag, run_of_four, other, tmp_path):
+    if flag == "--save-dir":
+        shutil.copytree(run_of_four, tmp_path / "run")
+    given = () if flag == "--save-dir" else (flag, run_of_four / "checkpoint_last.pt")
+    result = run_command(training(other, tmp_path / "run", *STOCK, *given, "--max-update", 5), check=False)
+    assert_one_line(result, "was trained with another vocabulary (fingerprint ")
+    assert f"than that of {other} (" in result.stderr
+
+
+def test_a_checkpoint_that_does_not_tell_its_dictionary_is_accepted(run_of_four, other, tmp_path):
+    state = content(run_of_four / "checkpoint_last.pt")
+    told = state["extra_state"].pop("vocabulary")
+    torch.save(state, tmp_path / "stock.pt")
+    run_command(training(other, tmp_path, *STOCK, "--finetune-from-model", tmp_path / "stock.pt", "--max-update", 1))
+    assert content(tmp_path / "checkpoint_last.pt")["extra_state"]["vocabulary"] != told
+
+
+def test_parts_of_the_data_have_one_dictionary(binarized, other):
+    with pytest.raises(TrueNegError, match=f"{other}: has another dictionary than {binarized}; binarize all parts"):
+        check(configuration(f"{binarized}:{other}", *STOCK))
+
+
+def test_the_second_dictionary_of_a_translation(tmp_path):
+    data = write_translations(tmp_path / "data")
+    other = turned(data, tmp_path / "other", "dict.en.txt")
+    command = ("--task", "translation", *MODEL, *TRANSLATION, "--disable-validation", "--max-update", 1)
+    run_command(fairseq_train(data, "--user-dir", PLUGIN, *command, "--save-dir", tmp_path / "run"))
+    again = fairseq_train(other, "--user-dir", PLUGIN, *command, "--save-dir", tmp_path / "run", "--max-update", 2)
+    assert_one_line(run_command(again, check=False), "with another target vocabulary")

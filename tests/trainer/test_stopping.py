@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from support.cli_runs import EVERYTHING, TORCHRUN, hydra, logged, run_on_two_workers, start_and_wait, training
-from support.commands import run_command, start_command, truneg
+from support.commands import killed_on_error, run_command, start_command, truneg
 from support.kills import differences, state_of
 
 from truneg_fairseq.trainer.stopping import EXIT_STOPPED, STOPPING
@@ -207,33 +207,16 @@ def children(pid: int) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("agreed", [True, False])
-def test_a_signal_to_one_worker_stops_both(agreed, data_bin, tmp_path):
-    """Without the sum in which the workers tell each other of it, neither would stop."""
-    alone = "" if agreed else "del PluginTrainer._aggregate_logging_outputs\n"
-    code = (
-        f"import fairseq, sys; sys.argv[:2] = ['x']\nfrom truneg_fairseq.trainer.trainer import PluginTrainer\n{alone}"
-        "from fairseq_cli.train import cli_main; cli_main()"
-    )
+def test_a_signal_to_one_worker_stops_both(data_bin, tmp_path):
+    """In a sum that they form anyway the workers tell each other of it."""
     launch = ("--distributed-world-size", 2, "--distributed-no-spawn", "--distributed-init-method")
-    command = [*training(data_bin, tmp_path / "run", *STOCK, *ENDLESS)[3:], *launch, f"file://{tmp_path}/meeting"]
+    command = training(data_bin, tmp_path / "run", *STOCK, *ENDLESS, *launch, f"file://{tmp_path}/meeting")
     logs = [tmp_path / f"{rank}.log" for rank in range(2)]
-    processes = [
-        start_command([sys.executable, "-c", code, "train", *command, "--distributed-rank", rank], log, log)
-        for rank, log in enumerate(logs)
-    ]
-    try:
+    processes = [start_command([*command, "--distributed-rank", rank], log, log) for rank, log in enumerate(logs)]
+    with killed_on_error(processes[0]), killed_on_error(processes[1]):
         wait_until(lambda: '"num_updates": "3"' in logs[0].read_text())
         processes[1].send_signal(signal.SIGUSR1)
-        if agreed:
-            assert [process.wait(60) for process in processes] == [EXIT_STOPPED] * 2
-        else:
-            time.sleep(3)
-            assert [process.poll() for process in processes] == [None] * 2
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
+        assert [process.wait(60) for process in processes] == [EXIT_STOPPED] * 2
 
 
 def test_hydra_stops_too(data_bin, tmp_path):
