@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from ..errors import TrueNegError, one_line_errors
 from ..optim import tag_parameters
 from .checkpoints import read_checkpoint
-from .encoder import ClassificationHead, LmHead, QuestionAnsweringHead, SentenceEncoder, set_layer_norm_eps
+from .encoder import ClassificationHead, LmHead, QuestionAnsweringHead, SentenceEncoder
 from .loading import BertHubInterface
 
 logger = logging.getLogger(__name__)
@@ -39,7 +39,9 @@ class BertEncoder(RobertaEncoder):
 
     def __init__(self, args: Any, dictionary: Any) -> None:
         super().__init__(args, dictionary)
-        set_layer_norm_eps(self, args.layer_norm_eps)
+        for part in self.modules():  # fairseq's constructors leave LayerNorm's eps at 1e-5
+            if hasattr(part, "normalized_shape"):  # torch's class, or the one of apex that fairseq prefers
+                vars(part)["eps"] = args.layer_norm_eps
 
     def build_embedding(self, vocab_size: int, embedding_dim: int, padding_idx: int) -> nn.Embedding:
         """Word embeddings of width E, which need not be the layers'."""

@@ -116,21 +116,6 @@ def _scaled_product(left: Tensor, right: Tensor, scale: float) -> Tensor:
     return torch.baddbmm(unread, left, right, beta=0, alpha=scale)
 
 
-class AbsolutePositions(nn.Embedding):
-    """Learned embeddings of the positions 0, 1, ... of a batch's columns, as BERT has them.
-
-    fairseq counts from the padding id + 1 and skips padding, which takes two rows more.
-    """
-
-    @property
-    def max_positions(self) -> int:
-        return self.num_embeddings
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        """Embeddings of shape (1, T, E) for tokens of shape (B, T)."""
-        return self.weight[None, : tokens.size(1)]
-
-
 def layer_states(features: Tensor, extra: Mapping[str, Any]) -> tuple[Tensor, ...]:
     """Every layer's states, shape (B, T, H) each, of what a fairseq encoder gives with ``return_all_hiddens``.
 
@@ -199,7 +184,8 @@ class SentenceEncoder(TransformerEncoder):
         super().__init__(args, dictionary, embed_tokens)
         width, hidden = embed_tokens.embedding_dim, args.encoder_embed_dim
         self.separator = dictionary.eos()
-        self.embed_positions = AbsolutePositions(args.max_positions, width)
+        # Of a batch's columns 0, 1, ..., as in BERT; fairseq counts from the padding id + 1 and skips padding.
+        self.embed_positions = nn.Embedding(args.max_positions, width)
         self.embed_segments = nn.Embedding(SEGMENTS, width)
         self.embed_project = nn.Linear(width, hidden) if width != hidden else None
 
@@ -227,7 +213,8 @@ class SentenceEncoder(TransformerEncoder):
         attended = ~padding[:, None, None] if (padding.any() if padded is None else padded) else None
         words = self.embed_tokens(src_tokens) if token_embeddings is None else token_embeddings
         segments = self.embed_segments(segments_from_separators(src_tokens, self.separator))
-        x = _apply(self.dropout_module, self.layernorm_embedding(words + segments + self.embed_positions(src_tokens)))
+        positioned = words + segments + self.embed_positions.weight[: src_tokens.size(1)]
+        x = _apply(self.dropout_module, self.layernorm_embedding(positioned))
         states = [x if self.embed_project is None else self.embed_project(x)]
         layers = list(self.layers)  # drawn once: --encoder-layerdrop leaves some out, perhaps all
         for number, layer in enumerate(layers, start=1):
@@ -240,13 +227,6 @@ class SentenceEncoder(TransformerEncoder):
 def _apply(module: FairseqDropout, x: Tensor) -> Tensor:
     """fairseq's dropout by :func:`dropout`."""
     return dropout(x, module.p if module.training or module.apply_during_inference else 0.0)
-
-
-def set_layer_norm_eps(module: nn.Module, eps: float) -> None:
-    """fairseq's constructors leave LayerNorm's eps at 1e-5."""
-    for part in module.modules():
-        if hasattr(part, "normalized_shape"):  # torch's class, or the one of apex that fairseq prefers
-            setattr(part, "eps", eps)  # noqa: B010  (no type that both share)
 
 
 class LmHead(nn.Module):
