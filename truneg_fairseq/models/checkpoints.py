@@ -7,11 +7,12 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import TrueNegError, unreadable
-from ..files import replacing_file, require_checkpoint
+from ..files import file_digest, replacing_file, require_checkpoint
 from ..trainer.checkpoints import VOCABULARY, read_lazily
 from ..vocabulary import fingerprint, read_symbols
 
@@ -52,6 +53,10 @@ class Checkpoint:
     def has_generator(self) -> bool:
         """Whether it is both halves of an ELECTRA."""
         return any(key.startswith("generator.") for key in self.state)
+
+    @cached_property
+    def sha256(self) -> str:
+        return file_digest(self.path)
 
 
 def read_checkpoint(path: Path) -> Checkpoint:

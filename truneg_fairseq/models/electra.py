@@ -95,29 +95,20 @@ class ElectraModel(BertModel):
         ``replace`` takes the generator's logits at the masked positions, shape (N, V), and gives what the discriminator
         reads, int64, shape (B, T): one forward pass, as data parallelism wants it.
         """
-        if replace is not None:
-            return self._replace_tokens(src_tokens, replace, return_all_hiddens, **kwargs)
-        if features_only or classification_head_name is not None or self.generator is None:
-            return super().forward(src_tokens, features_only, return_all_hiddens, classification_head_name, **kwargs)
-        return self.generator(src_tokens, False, return_all_hiddens, **kwargs)
-
-    def _replace_tokens(
-        self,
-        src_tokens: Tensor,
-        replace: Callable[[Tensor], Tensor],
-        with_layers: bool,
-        *,
-        padded: bool | None = None,
-        **kwargs: Any,
-    ) -> ReplacedTokens:
+        if replace is None:
+            if features_only or classification_head_name is not None or self.generator is None:
+                return super().forward(
+                    src_tokens, features_only, return_all_hiddens, classification_head_name, **kwargs
+                )
+            return self.generator(src_tokens, False, return_all_hiddens, **kwargs)
         assert self.generator is not None
         assert self.discriminator_head is not None
-        generator_logits, _ = self.generator(src_tokens, padded=padded, **kwargs)
+        generator_logits, _ = self.generator(src_tokens, **kwargs)
         tokens = replace(generator_logits)
         # Segments and padding are those of ``src_tokens``: a sampled ``</s>`` or ``<pad>`` is a wrong word like others.
         words = self.encoder.sentence_encoder.embed_tokens(tokens)
-        features, extra = self.encoder.extract_features(src_tokens, with_layers, token_embeddings=words, padded=padded)
-        states = layer_states(features, extra) if with_layers else (features,)
+        features, extra = self.encoder.extract_features(src_tokens, return_all_hiddens, words, kwargs.get("padded"))
+        states = layer_states(features, extra) if return_all_hiddens else (features,)
         return ReplacedTokens(tokens, self.discriminator_head(features), tuple(states), generator_logits)
 
 
