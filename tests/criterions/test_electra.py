@@ -8,10 +8,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 from fairseq import utils
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.commands import ELECTRA_MODEL, ELECTRA_TRAINING, PLUGIN, WORDS
 from support.trainings import BOUNDS, assert_close_to_fp32, detector, make, parse, table_of
 
 from truneg_fairseq.objectives import sample_tokens
+from truneg_fairseq.objectives.electra import detection_sums
 
 
 def build(data, *arguments):
@@ -204,6 +207,27 @@ def test_no_step_waits_for_the_device(data_bin, tmp_path, options):
     del sample["net_input"]["masked_positions"]
     with pytest.raises(NotImplementedError, match="nonzero"):
         criterion(model, utils.move_to_cuda(sample, torch.device("meta")))
+
+
+@settings(max_examples=50, deadline=None)
+@given(rows=st.lists(st.tuples(st.floats(-30, 30, width=32), st.booleans(), st.booleans()), min_size=1, max_size=12))
+def test_detection_sums_are_a_loop_over_tokens(rows):
+    logits, replaced, counted = (torch.tensor([values]) for values in zip(*rows, strict=True))
+    total, counts = detection_sums(logits.requires_grad_(), replaced, counted)
+    loss, correct, found, suspected, positives = 0.0, 0, 0, 0, 0
+    for logit, label, counts_here in rows:
+        if counts_here:
+            probability_of_label = 1 / (1 + math.exp(-logit if label else logit))
+            loss -= math.log(probability_of_label)
+            correct += (logit > 0) == label
+            found += logit > 0 and label
+            suspected += logit > 0
+            positives += label
+    assert total.item() == pytest.approx(loss, rel=1e-4, abs=1e-5)
+    names = [f"disc_{name}" for name in ("size", "correct", "found", "suspected", "replaced")]
+    assert [int(counts[name]) for name in names] == [int(counted.sum()), correct, found, suspected, positives]
+    total.backward()
+    assert not logits.grad[~counted].any()
 
 
 @pytest.mark.parametrize(
