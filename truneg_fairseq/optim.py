@@ -97,23 +97,6 @@ def depth_of(parameter: Tensor) -> int | None:
     return depth if isinstance(depth, int) else None
 
 
-def parameter_groups(
-    parameters: Iterable[Tensor], *, weight_decay: float, layer_lr_decay: float
-) -> list[dict[str, Any]]:
-    """Groups for a torch optimizer, by depth and by whether weight decay applies, the deepest last.
-
-    Biases and LayerNorm, of one dimension, do not decay. The groups depend on the model alone, not on the two numbers:
-    a checkpoint fits whatever these are. Untagged parameters have depth 0.
-    """
-    members: dict[tuple[int, bool], list[Tensor]] = {}
-    for parameter in parameters:
-        members.setdefault((depth_of(parameter) or 0, parameter.ndim > 1), []).append(parameter)
-    return [
-        {"params": of_it, "weight_decay": weight_decay * decays, "lr_scale": layer_lr_decay**depth}
-        for (depth, decays), of_it in sorted(members.items(), key=itemgetter(0))
-    ]
-
-
 def electra_linear(finished: int, total: int, warmup: float) -> float:
     """Linear decay times linear warm-up (ELECTRA's released code), as a share of the peak learning rate.
 
@@ -159,7 +142,11 @@ class ElectraLinearConfig(FairseqDataclass):
 
 @register_optimizer("electra_adam", dataclass=ElectraAdamConfig)
 class FairseqElectraAdam(FairseqOptimizer):
-    """:class:`ElectraAdam` with :func:`parameter_groups`; the learning rate that fairseq shows is the heads'."""
+    """:class:`ElectraAdam` with groups by depth and by whether weight decay applies, the deepest last.
+
+    Biases and LayerNorm, of one dimension, do not decay. The groups depend on the model alone, not on the options: a
+    checkpoint fits whatever these are. Untagged parameters have depth 0. fairseq shows the learning rate of the heads.
+    """
 
     def __init__(self, cfg: ElectraAdamConfig, params: Iterable[Tensor]) -> None:
         super().__init__(cfg)
@@ -173,7 +160,13 @@ class FairseqElectraAdam(FairseqOptimizer):
                     "parameter belongs, expected one of this package's (such as --arch truneg_bert_base or "
                     "electra_base), with --fp16-no-flatten-grads in fp16"
                 )
-        groups = parameter_groups(parameters, weight_decay=cfg.weight_decay, layer_lr_decay=cfg.layer_lr_decay)
+        members: dict[tuple[int, bool], list[Tensor]] = {}
+        for parameter in parameters:
+            members.setdefault((depth_of(parameter) or 0, parameter.ndim > 1), []).append(parameter)
+        groups = [
+            {"params": of_it, "weight_decay": cfg.weight_decay * decays, "lr_scale": cfg.layer_lr_decay**depth}
+            for (depth, decays), of_it in sorted(members.items(), key=itemgetter(0))
+        ]
         rate = cfg.lr[0] if isinstance(cfg.lr, Sequence) else cfg.lr
         # A sequence (YAML) or its text (command line); torch checks the range.
         betas = ast.literal_eval(cfg.adam_betas) if isinstance(cfg.adam_betas, str) else cfg.adam_betas

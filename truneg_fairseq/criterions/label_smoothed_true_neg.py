@@ -50,7 +50,10 @@ class LabelSmoothedTrueNeg(LabelSmoothedCrossEntropyCriterion):
             options.check(options.select(LabelSmoothedTrueNegConfig, cfg))
             chosen = options.select(TrueNegativeOptions, cfg)
             parts = build_parts(chosen, symbols=symbols, folder=folder, padding=self.padding_idx)
-            self.objective = TrueNegativeLoss(chosen, label_smoothing=self.eps, **parts)
+            self.options, self.objective = chosen, TrueNegativeLoss(chosen, label_smoothing=self.eps, **parts)
+        # Whether anything but fairseq's own label smoothing is in use.
+        used = (chosen.hc_weight, chosen.sr_word_weight, chosen.loss_truncation, chosen.soft_target_shares)
+        self.changes_loss = any(used)
 
     def check_model(self, model: Any) -> None:
         """Refuses an adaptive softmax, of which a model gives states that would pass for logits: a wrong loss."""
@@ -59,16 +62,6 @@ class LabelSmoothedTrueNeg(LabelSmoothedCrossEntropyCriterion):
                 "--criterion label_smoothed_true_neg: the model has an adaptive softmax; expected one without "
                 "--adaptive-softmax-cutoff"
             )
-
-    @property
-    def options(self) -> TrueNegativeOptions:
-        return self.objective.options
-
-    @property
-    def changes_loss(self) -> bool:
-        """Whether anything but fairseq's own label smoothing is in use."""
-        chosen = self.options
-        return bool(chosen.hc_weight or chosen.sr_word_weight or chosen.loss_truncation or chosen.soft_target_shares)
 
     def forward(self, model: Any, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, Any, dict[str, Any]]:
         """The loss of a batch: a sum, its denominator and the counts to log; ``target`` is int64, shape (B, T)."""

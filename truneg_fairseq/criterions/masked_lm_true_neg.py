@@ -70,7 +70,9 @@ class MaskedLmTrueNeg(MaskedLmLoss):
                 teacher = fairseq_teacher(Path(chosen.teacher), folder, task.mask_idx)
             given: dict[str, Any] = {"folder": folder, "padding": self.padding_idx, "teacher": teacher}
             parts = build_parts(chosen, symbols=task.source_dictionary.symbols, **given)
-            self.objective = TrueNegativeLoss(chosen, **parts)
+            self.options, self.objective = chosen, TrueNegativeLoss(chosen, **parts)
+            # Batches of one shape take the same kernels in every update; a teacher asks the device for padding.
+            self.repeats_its_step = not chosen.teacher_targets
             logger.info("objective: %s", self.options.described())
             logger.info("%s", expected_losses(len(task.source_dictionary), self.objective.corpus))
 
@@ -78,15 +80,6 @@ class MaskedLmTrueNeg(MaskedLmLoss):
         """The trainer asks before it reads the first batch."""
         if self.options.sr_word_weight:
             self._embeddings(model)
-
-    @property
-    def options(self) -> TrueNegativeOptions:
-        return self.objective.options
-
-    @property
-    def repeats_its_step(self) -> bool:
-        """Whether batches of one shape take the same kernels in every update: a teacher asks the device for padding."""
-        return not self.options.teacher_targets
 
     def forward(self, model: Any, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, Any, dict[str, Any]]:
         """The loss of a batch of a masked-LM task, a fp32 sum whatever ``reduce``, its denominator, and the counts."""

@@ -35,13 +35,10 @@ from ..errors import TrueNegError, one_line_errors, reason
 from . import preflight, stopping, trainer
 from .folder import installed_version
 
-_applied = False
-
 
 def apply() -> None:
     """Applies every repair, once."""
-    global _applied  # noqa: PLW0603  (patching twice would wrap the wrappers)
-    if _applied:
+    if checkpoint_utils.PathManager is trainer.CopiesAtOnce:  # patching twice would wrap the wrappers
         return
     if sys.argv[0].endswith(stopping.PROGRAMS):  # before there is anything to save
         stopping.REQUEST.listen()
@@ -59,7 +56,6 @@ def apply() -> None:
     FairseqTask.args = _FormerName()
     save_fp32_copies()
     atexit.register(stopping.end_readers)
-    _applied = True
 
 
 def _check_version() -> None:
