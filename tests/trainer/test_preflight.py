@@ -142,7 +142,8 @@ def test_another_criterion_or_optimizer_is_one_line_on_resuming(data_bin, tmp_pa
     stock = ("--criterion", "masked_lm", "--max-update", 1, "--disable-validation")
     run_command(training(data_bin, tmp_path, *stock))
     other = training(data_bin, tmp_path, "--criterion", "masked_lm_sr_word", "--max-update", 2)
-    assert_one_line(run_command(other, check=False), "Criterion does not match")
+    message = f"--save-dir {tmp_path}: holds another training: Criterion does not match"
+    assert_one_line(run_command(other, check=False), message)
     (tmp_path / "checkpoint_last.pt").rename(tmp_path / "checkpoint1.pt")
     result = run_command(training(data_bin, tmp_path, *stock, "--optimizer", "electra_adam"), check=False)
     assert_one_line(result, "holds another training: Optimizer does not match")

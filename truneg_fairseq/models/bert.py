@@ -118,7 +118,7 @@ class BertModel(RobertaModel):
     ) -> BertHubInterface:
         """A trained model to use in Python, with the tokenizer beside its data or those of ``data_name_or_path``."""
         path = Path(model_name_or_path) / checkpoint_file
-        overrides |= {"load_checkpoint_heads": True, **({"data": data_name_or_path} if data_name_or_path else {})}
+        overrides |= {"load_checkpoint_heads": True, **({"data": str(data_name_or_path)} if data_name_or_path else {})}
         read_checkpoint(path)  # refuses what is not safe to load
         models, cfg, task = load_model_ensemble_and_task([str(path)], overrides)
         return BertHubInterface(cfg, task, models[0])

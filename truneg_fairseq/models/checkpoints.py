@@ -31,8 +31,6 @@ _SIZES = re.compile(
     r"|max_(source_|target_)?positions"
 )
 _LARGEST_SIZE = 1 << 24
-# By the task of what is written.
-_CRITERIONS = {"masked_lm": "masked_lm", "electra_pretraining": "electra"}
 
 
 @dataclass(frozen=True)
@@ -124,7 +122,8 @@ def write_checkpoint(
     root = OmegaConf.structured(FairseqConfig())
     root.model = dict(model)
     root.task = TASK_DATACLASS_REGISTRY[task](_name=task, data=str(data.resolve()), **settings)
-    root.criterion = CRITERION_DATACLASS_REGISTRY[_CRITERIONS[task]](_name=_CRITERIONS[task])
+    criterion = {"masked_lm": "masked_lm", "electra_pretraining": "electra"}[task]
+    root.criterion = CRITERION_DATACLASS_REGISTRY[criterion](_name=criterion)
     history = {"criterion_name": "MaskedLmLoss", "optimizer_name": "FairseqAdam"}
     told = {VOCABULARY: fingerprint(read_symbols(own))} if (own := _dictionary(data)) else {}
     content = {
