@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import copy
-import tempfile
-from functools import cache
-from pathlib import Path
 
 import pytest
 import torch
-from fairseq import optim, tasks, utils
+from fairseq import optim, utils
 from fairseq.optim.lr_scheduler import build_lr_scheduler
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
-from support.commands import PLUGIN
-from support.trainings import parse
+from support.commands import PLUGIN, REPOSITORY
+from support.trainings import make, parse
 
 from truneg_fairseq.optim import ElectraAdam, parameter_depths
 
 SIZES = "--encoder-layers 3 --encoder-embed-dim 8 --encoder-ffn-embed-dim 16 --encoder-attention-heads 2"
 BERT = ("--arch", "truneg_bert_tiny", *SIZES.split())
 ELECTRA = ("--arch", "electra_tiny", *SIZES.split())
-
+COMMAND = [
+    *(REPOSITORY / "tests" / "golden" / "data-bin", "--user-dir", PLUGIN, "--task", "masked_lm", "--cpu"),
+    *("--criterion", "masked_lm", "--tokens-per-sample", 12, "--max-positions", 12, "--lr", 0.5),
+    *("--fp16-scale-window", 8),
+]
 
 ADAM_OPTIONS = st.fixed_dictionaries(
     {
@@ -58,25 +59,15 @@ def test_updates_are_those_of_the_formulas(options, size, updates, seed):
             assert optimizer.state[parameter]["step"] == step
 
 
-@cache
-def config(*arguments):
-    """fairseq-train's options, parsed by fairseq."""
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "dict.txt").write_text("".join(f"{word} 1\n" for word in "abcdefgh"), encoding="utf-8")
-        command = [folder, "--user-dir", str(PLUGIN), "--task", "masked_lm", "--tokens-per-sample", "12", "--cpu"]
-        command += ["--max-positions", "12", "--lr", "0.5", "--fp16-scale-window", "8", *arguments]
-        cfg = parse(command)
-        return cfg, tasks.setup_task(cfg.task)
-
-
 def build_model(*arguments):
-    cfg, task = config(*arguments)
-    return task.build_model(cfg.model)
+    return make(parse([*COMMAND, *arguments]))[1]
 
 
 def with_adam(common=None, **values):
     """The options with the optimizer as hydra has it in a YAML."""
-    return OmegaConf.merge(config(*BERT)[0], {"common": common or {}, "optimizer": {"_name": "electra_adam", **values}})
+    return OmegaConf.merge(
+        parse([*COMMAND, *BERT]), {"common": common or {}, "optimizer": {"_name": "electra_adam", **values}}
+    )
 
 
 def build_adam(parameters, **values):
