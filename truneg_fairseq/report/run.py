@@ -18,7 +18,7 @@ from ..trainer.folder import MANIFEST_NAME, METRICS_NAME, TRAINING, Series, chan
 
 QUANTITIES = (BITS, "accuracy", "hc_pred", "hc_iter")
 """What a report shows; the last two are those of Table 2."""
-_NOT_SHOWN = {"host"}  # a page is for sharing
+_NOT_SHOWN = {"host", "batches"}  # a page is for sharing; batches are among the settings
 _DIGITS = 16
 _UNSET = {"None", "none", "0.0", "False"}
 _OBJECTIVE = (
