@@ -4,41 +4,42 @@ from __future__ import annotations
 
 import pytest
 import torch
-from support.hf_models import LINES, examples, one_update, small_model, small_tokenizer, stop_at, trainer
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from support.hf_models import (
+    LINES,
+    assert_same,
+    losses,
+    one_update,
+    rows_of,
+    small_model,
+    small_tokenizer,
+    stop_at,
+    trainer,
+    weights,
+)
+from support.tokenizers_made import fast_tokenizer
+from tokenizers import Tokenizer, models
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("accelerate", reason="transformers' Trainer needs accelerate (pip install 'truneg_fairseq[hf]')")
 
-from truneg_fairseq.hf import DataCollatorForTrueNegatives, TrueNegativeTrainer  # noqa: E402
+from truneg_fairseq.hf import DataCollatorForTrueNegatives  # noqa: E402
 
 TEXT = "unbelievable stories about rebuilding houses , untold and unfinished ( again ) , restarted yesterday"
+ROLES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+KINDS = {
+    "wordpiece": SPECIAL,
+    "byte-level": SPECIAL,
+    "unigram": ["<pad>", "<unk>", "<s>", "</s>", "<mask>"],
+    "bpe": ["<pad>", "<unk>", "<bos>", "<eos>", "<mask>"],
+}
 
 
-def trained(kind):
-    """A fast tokenizer of few symbols, so that words are of several pieces."""
-    options = {"special_tokens": SPECIAL, "vocab_size": 70, "show_progress": False}
-    if kind == "wordpiece":
-        tokenizer, way = Tokenizer(models.WordPiece(unk_token="[UNK]")), trainers.WordPieceTrainer(**options)
-        tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    elif kind == "byte_level":
-        tokenizer, way = Tokenizer(models.BPE()), trainers.BpeTrainer(**options)
-        tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(), decoders.ByteLevel()
-    else:
-        tokenizer = Tokenizer(models.Unigram() if kind == "unigram" else models.BPE(unk_token="[UNK]"))
-        way = trainers.BpeTrainer(**options)
-        if kind == "unigram":
-            way = trainers.UnigramTrainer(**options, unk_token="[UNK]")
-        tokenizer.normalizer, tokenizer.pre_tokenizer = normalizers.NFKC(), pre_tokenizers.Metaspace()
-    tokenizer.train_from_iterator([TEXT] * 5, way)
-    names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), SPECIAL, strict=True))
-    return transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names)
-
-
-@pytest.mark.parametrize("kind", ["wordpiece", "byte_level", "unigram", "metaspace_bpe"])
-def test_words_are_masked_whole_with_any_tokenizer(kind):
-    tokenizer = trained(kind)
+@pytest.mark.parametrize("kind", KINDS)
+def test_words_are_masked_whole_with_any_tokenizer(kind, tmp_path):
+    file = fast_tokenizer(kind, tmp_path, [TEXT] * 5) / "tokenizer.json"
+    names = dict(zip(ROLES, KINDS[kind], strict=True))
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(file), **names)
     encoded = tokenizer(TEXT, return_offsets_mapping=True)
     hidden = {"mask_replace_prob": 1.0, "random_replace_prob": 0.0}
     collate = DataCollatorForTrueNegatives(tokenizer, mlm_probability=0.3, whole_words=True, **hidden)
@@ -47,8 +48,8 @@ def test_words_are_masked_whole_with_any_tokenizer(kind):
     offsets = [(start + (TEXT[start] == " "), end) for start, end in encoded["offset_mapping"]]
     words = torch.tensor([sum(blank < start for blank in blanks) for start, _ in offsets])
     assert len(set(words.tolist())) < len(words)
-    cls, sep, pad = (SPECIAL.index(token) for token in ("[CLS]", "[SEP]", "[PAD]"))
-    row = torch.tensor([[cls, *encoded["input_ids"], sep, pad]])
+    ends = tokenizer.sep_token_id, tokenizer.pad_token_id
+    row = torch.tensor([[tokenizer.cls_token_id, *encoded["input_ids"], *ends]])
     shares = []
     for seed in range(300):
         masked, labels = collate.mask(row, [seed], 0.0)
@@ -65,7 +66,7 @@ def test_words_are_masked_whole_with_any_tokenizer(kind):
 def test_words_of_subword_nmt_are_masked_whole_by_the_name_of_transformers():
     pieces = ["re@@", "build@@", "ing", "the", "un@@", "told"]
     tokenizer = Tokenizer(models.WordLevel({token: index for index, token in enumerate([*SPECIAL, *pieces])}))
-    names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), SPECIAL, strict=True))
+    names = dict(zip(ROLES, SPECIAL, strict=True))
     fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names)
     collate = DataCollatorForTrueNegatives(fast, mlm_probability=0.3, whole_word_mask=True, tokenization="subword-nmt")
     assert (collate.mask_replace_prob, collate.random_replace_prob) == (0.8, 0.1)
@@ -97,9 +98,9 @@ def test_rates_and_replacements_are_berts():
 @pytest.mark.parametrize("kind", ["BertForMaskedLM", "electra"])
 def test_an_evaluation_has_the_same_masks_in_any_batches_and_order(kind, tmp_path):
     """So has ELECTRA the same samples."""
-    machine, _ = one_update(kind, tmp_path, {})
-    machine.data_collator = DataCollatorForTrueNegatives(small_tokenizer(), mlm_probability=0.4)
-    texts = [*examples(small_tokenizer()), {"input_ids": small_tokenizer()("a mat")["input_ids"]}]
+    collator = DataCollatorForTrueNegatives(small_tokenizer(), mlm_probability=0.4)
+    machine, _ = one_update(kind, tmp_path, {}, data_collator=collator)
+    texts = rows_of(*LINES, "a mat")
     found = []
     for size, rows in ((1, texts), (2, texts), (4, texts), (3, texts[::-1])):
         machine.args.per_device_eval_batch_size = size
@@ -111,28 +112,24 @@ def test_an_evaluation_has_the_same_masks_in_any_batches_and_order(kind, tmp_pat
         assert other.get("eval_disc_recall") == found[0].get("eval_disc_recall")
 
 
-def masks_of(trainer_class, collator, folder, rows):
+def masks_of(kind, collator, folder, rows):
     """What a model reads in three epochs of a training: the first batch of each."""
-    settings = {"num_train_epochs": 3, "per_device_train_batch_size": 4, "disable_tqdm": True}
-    arguments = transformers.TrainingArguments(str(folder), report_to="none", use_cpu=True, **settings)
-    model, seen = small_model("BertForMaskedLM"), []
+    model, seen = small_model(), []
     model.register_forward_pre_hook(lambda module, given, named: seen.append(named["input_ids"]), with_kwargs=True)
-    arguments.train_sampling_strategy, arguments.remove_unused_columns = "sequential", trainer_class is Mine
-    trainer_class(model, arguments, data_collator=collator, train_dataset=rows).train()
+    settings = {"num_train_epochs": 3, "per_device_train_batch_size": 4, "train_sampling_strategy": "sequential"}
+    settings |= {"remove_unused_columns": kind is None, "data_collator": collator, "processing_class": None}
+    trainer(model, folder, kind=kind, train_dataset=rows, **settings).train()
     return torch.stack(seen)
 
 
-Mine, Stock = TrueNegativeTrainer, transformers.Trainer
-
-
-@pytest.mark.parametrize("trainer_class", [Mine, Stock], ids=["ours", "stock"])
-def test_protected_tokens_are_never_masked_and_epochs_differ(trainer_class, tmp_path):
+@pytest.mark.parametrize("kind", [None, transformers.Trainer], ids=["ours", "stock"])
+def test_protected_tokens_are_never_masked_and_epochs_differ(kind, tmp_path):
     """The stock Trainer masks at the initial rate: a control."""
     tokens = [5, *range(6, 16), 5] * 2
     rows = [{"input_ids": tokens, "special_tokens_mask": [int(token == 5) for token in tokens]}] * 4
     hidden = {"mask_replace_prob": 1.0, "random_replace_prob": 0.0, "mlm_probability": 0.5}
-    hidden["final_mlm_probability"] = 0.0 if trainer_class is Stock else 0.5
-    seen = masks_of(trainer_class, DataCollatorForTrueNegatives(small_tokenizer(), **hidden), tmp_path, rows)
+    hidden["final_mlm_probability"] = 0.0 if kind else 0.5
+    seen = masks_of(kind, DataCollatorForTrueNegatives(small_tokenizer(), **hidden), tmp_path, rows)
     masked = seen.eq(small_tokenizer().mask_token_id)
     protected = torch.tensor(tokens).eq(5)
     assert not masked[..., protected].any()
@@ -150,11 +147,10 @@ class Last(DataCollatorForTrueNegatives):
 
 
 def test_masks_of_a_subclass_are_kept(tmp_path):
-    rows = [{"input_ids": small_tokenizer()("the big cat")["input_ids"]}] * 4
-    seen = masks_of(Mine, Last(small_tokenizer()), tmp_path, rows)
+    rows = rows_of("the big cat") * 4
+    seen = masks_of(None, Last(small_tokenizer()), tmp_path, rows)
     assert seen.eq(small_tokenizer().mask_token_id).nonzero()[:, 2].eq(3).all()
-    machine = trainer(small_model("BertForMaskedLM"), tmp_path)
-    machine.data_collator, machine.eval_dataset = Last(small_tokenizer()), rows
+    machine = trainer(small_model(), tmp_path, data_collator=Last(small_tokenizer()), eval_dataset=rows)
     machine.evaluate()
     assert next(iter(machine.get_eval_dataloader()))["labels"].ne(-100).sum() == 4
 
@@ -167,28 +163,23 @@ class Seen(DataCollatorForTrueNegatives):
         return super().mask(tokens, seed, progress, protected)
 
 
-def run(folder, steps, *, resume=False, **settings):
-    """A training whose masking rate falls; its model and the losses that it logged."""
-    model = small_model("BertForMaskedLM", hidden_dropout_prob=0.1)
+def run(folder, steps, *, resume=None, **settings):
+    """A training whose masking rate falls, which stops in mid-epoch."""
+    collator = Seen(small_tokenizer(), mlm_probability=0.6, final_mlm_probability=0.2, whole_words=True)
+    collator.progress = []
     options = {"max_steps": 6, "save_strategy": "steps", "save_steps": 2, "gradient_accumulation_steps": 2}
-    machine = trainer(model, folder, learning_rate=1e-2, **{**options, **settings})
-    machine.train_dataset = examples(small_tokenizer()) * 4
-    machine.data_collator = Seen(small_tokenizer(), mlm_probability=0.6, final_mlm_probability=0.2, whole_words=True)
-    machine.data_collator.progress = []
-    machine.add_callback(stop_at(steps))
-    machine.train(resume_from_checkpoint=resume or None)
-    return machine, model
+    options |= {"learning_rate": 1e-2, "data_collator": collator, "train_dataset": rows_of(*LINES) * 4, **settings}
+    machine = trainer(small_model(hidden_dropout_prob=0.1), folder, callbacks=[stop_at(steps)], **options)
+    machine.train(resume_from_checkpoint=resume)
+    return machine
 
 
 def test_a_resumed_run_has_the_masks_and_weights_of_an_uninterrupted_one(tmp_path):
     """With a worker that loads, and without."""
-    (tmp_path / "whole").mkdir()
-    whole, expected = run(tmp_path / "whole", 6, dataloader_num_workers=1)
+    whole = run(tmp_path / "whole", 6, dataloader_num_workers=1)
     assert whole.data_collator.progress == [step / 6 for step in range(6) for _ in range(2)]
     run(tmp_path, 4)
-    resumed, found = run(tmp_path, 6, resume=True)
-    losses = [[log["loss"] for log in each.state.log_history if "loss" in log] for each in (whole, resumed)]
-    assert len(losses[0]) == 6
-    assert losses[1] == losses[0]
-    for (name, one), (_, other) in zip(expected.named_parameters(), found.named_parameters(), strict=True):
-        assert torch.equal(one, other), name
+    resumed = run(tmp_path, 6, resume=True)
+    assert len(losses(whole)) == 6
+    assert losses(resumed) == losses(whole)
+    assert_same(weights(resumed), weights(whole), rtol=0, atol=0)

@@ -8,42 +8,30 @@ import pytest
 import torch
 from support.convert_models import TOKENS, random_model
 from support.fairseq_twin import FairseqTwin
-from support.hf_models import batch, electra_halves, small_tokenizer, table_of_mistakes
+from support.hf_models import (
+    assert_same,
+    batch,
+    electra_halves,
+    losses,
+    small_tokenizer,
+    table_of_mistakes,
+    trainer,
+)
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("accelerate", reason="transformers' Trainer needs accelerate (pip install 'truneg_fairseq[hf]')")
 
-from truneg_fairseq.hf import (  # noqa: E402
-    DataCollatorForTrueNegatives,
-    ElectraArguments,
-    ElectraForReplacedTokens,
-    ElectraTrainer,
-)
+from truneg_fairseq.hf import DataCollatorForTrueNegatives, ElectraArguments, ElectraForReplacedTokens  # noqa: E402
 
 
-def machine(model, folder, arguments, **settings):
-    tokenizer = small_tokenizer()
-    return ElectraTrainer(
-        model,
-        transformers.TrainingArguments(str(folder), report_to="none", use_cpu=True, disable_tqdm=True, **settings),
-        true_negatives=arguments,
-        data_collator=transformers.DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.4),
-        train_dataset=[{"input_ids": row} for row in batch(tokenizer)["input_ids"].tolist()],
-        eval_dataset=[{"input_ids": row} for row in batch(tokenizer)["input_ids"].tolist()],
-        processing_class=tokenizer,
-    )
-
-
-def arguments_of(generator, inputs, path, **options) -> ElectraArguments:
-    return ElectraArguments(**table_of_mistakes(generator, inputs, path), hc_weight=1.0, **options)
+def made():
+    return ElectraForReplacedTokens.of(*electra_halves())
 
 
 def test_an_update_without_masked_tokens_trains_the_discriminator_alone(tmp_path):
-    discriminator, generator = electra_halves()
-    inputs = batch(small_tokenizer(), every=2)
+    model, inputs = made().train(), batch()
     inputs["labels"].fill_(-100)
-    model = ElectraForReplacedTokens.of(discriminator, generator).train()
-    loss = machine(model, tmp_path, ElectraArguments()).compute_loss(model, inputs, num_items_in_batch=0)
+    loss = trainer(model, tmp_path, ElectraArguments()).compute_loss(model, inputs, num_items_in_batch=0)
     loss.backward()
     assert loss.isfinite()
     assert all(parameter.grad.isfinite().all() for parameter in model.parameters() if parameter.grad is not None)
@@ -63,15 +51,16 @@ def test_an_update_without_masked_tokens_trains_the_discriminator_alone(tmp_path
 def test_loss_and_gradients_are_the_criterions(options, tmp_path, monkeypatch):
     pytest.importorskip("fairseq")
     discriminator, generator = electra_halves()
-    inputs = batch(small_tokenizer(), every=2)
-    arguments = arguments_of(generator, inputs, tmp_path / "own.tsv", **options)
+    inputs = batch(every=2)
+    table = table_of_mistakes(generator, inputs, tmp_path / "own.tsv")
+    arguments = ElectraArguments(**table, hc_weight=1.0, **options)
     model = ElectraForReplacedTokens.of(discriminator, generator).train()
     noise = -torch.empty((inputs["labels"] != -100).sum(), len(TOKENS)).exponential_().log()
-    trainer = machine(model, tmp_path / "out", arguments)
+    machine = trainer(model, tmp_path, arguments)
     monkeypatch.setattr("truneg_fairseq.hf.electra.sample_tokens", lambda logits, _: (logits + noise).argmax(-1))
-    found = trainer.compute_loss(model, dict(inputs))
+    found = machine.compute_loss(model, dict(inputs))
     found.backward()
-    counts = trainer._counts[True]
+    counts = machine._counts[True]
 
     twin = FairseqTwin([discriminator, generator], arguments, tmp_path)
     replace = lambda judged: (judged.logits.detach() + noise[:, twin.rows]).argmax(-1)  # noqa: E731
@@ -87,72 +76,46 @@ def test_loss_and_gradients_are_the_criterions(options, tmp_path, monkeypatch):
     torch.testing.assert_close(words, twin.word_gradient(), rtol=1e-3, atol=1e-5)
 
 
-def losses(folder, resume=False, **settings):
+def losses_of(folder, resume=None, **settings):
     """Those of four updates; the generator's samples are real ones."""
-    defaults = {"max_steps": 4, "logging_steps": 1, "save_steps": 2, "per_device_train_batch_size": 2}
-    trainer = machine(
-        ElectraForReplacedTokens.of(*electra_halves()), folder, ElectraArguments(), **{**defaults, **settings}
-    )
-    trainer.data_collator = DataCollatorForTrueNegatives(small_tokenizer(), mlm_probability=0.4)
-    trainer.train(resume_from_checkpoint=resume or None)
-    return [log["loss"] for log in trainer.state.log_history if "loss" in log]
+    collator = DataCollatorForTrueNegatives(small_tokenizer(), mlm_probability=0.4)
+    settings = {"max_steps": 4, "save_strategy": "steps", "save_steps": 2, "data_collator": collator, **settings}
+    machine = trainer(made(), folder, ElectraArguments(), **settings)
+    machine.train(resume_from_checkpoint=resume)
+    return losses(machine)
 
 
 def test_samples_of_a_resumed_run_and_of_one_with_evaluations_are_the_same(tmp_path):
-    whole = losses(tmp_path)
-    assert losses(tmp_path / "evaluated", eval_strategy="steps", eval_steps=1) == whole
-    shutil.rmtree(tmp_path / "checkpoint-4")
-    assert losses(tmp_path, resume=True) == whole
+    whole = losses_of(tmp_path)
+    assert losses_of(tmp_path / "evaluated", eval_strategy="steps", eval_steps=1) == whole
+    shutil.rmtree(tmp_path / "out" / "checkpoint-4")
+    assert losses_of(tmp_path, resume=True) == whole
 
 
 @pytest.mark.slow
 def test_a_compiled_model_makes_several_updates(tmp_path):
-    compiled = losses(tmp_path / "compiled", torch_compile=True, torch_compile_backend="eager")
-    assert compiled == pytest.approx(losses(tmp_path / "plain"), rel=1e-4)
+    compiled = losses_of(tmp_path / "compiled", torch_compile=True, torch_compile_backend="eager")
+    assert compiled == pytest.approx(losses_of(tmp_path / "plain"), rel=1e-4)
 
 
 def test_it_trains_saves_and_goes_on(tmp_path):
-    discriminator, generator = electra_halves()
-    model = ElectraForReplacedTokens.of(discriminator, generator)
-    trainer = machine(model, tmp_path / "out", ElectraArguments(), max_steps=2, logging_steps=1, save_steps=2)
-    trainer.train()
-    logs = [log for log in trainer.state.log_history if "loss" in log]
+    model, settings = made(), {"max_steps": 2, "save_strategy": "steps", "save_steps": 2}
+    machine = trainer(model, tmp_path, ElectraArguments(), **settings)
+    machine.train()
+    logs = [log for log in machine.state.log_history if "loss" in log]
     assert all({"plain_loss", "gen_loss", "disc_loss", "disc_recall", "replaced"} <= log.keys() for log in logs)
     assert logs[0]["plain_loss"] == pytest.approx(logs[0]["gen_loss"] + 50 * logs[0]["disc_loss"], rel=1e-3)
-    metrics = trainer.evaluate()
+    metrics = machine.evaluate()
     assert metrics["eval_loss"] == pytest.approx(metrics["eval_gen_loss"] + 50 * metrics["eval_disc_loss"], rel=1e-3)
     loaded = ElectraForReplacedTokens.from_pretrained(tmp_path / "out" / "checkpoint-2")
-    for (name, one), (_, other) in zip(model.named_parameters(), loaded.named_parameters(), strict=True):
-        assert torch.equal(one, other), name
+    assert_same(dict(loaded.named_parameters()), dict(model.named_parameters()), rtol=0, atol=0)
     shared = loaded.generator.electra.embeddings.word_embeddings.weight
     assert shared is loaded.discriminator.electra.embeddings.word_embeddings.weight
     loaded.discriminator.save_pretrained(tmp_path / "tuned")
     assert transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "tuned").config.hidden_size == 32
-    again = machine(loaded, tmp_path / "out", ElectraArguments(), max_steps=3, logging_steps=1)
+    again = trainer(loaded, tmp_path, ElectraArguments(), **{**settings, "max_steps": 3})
     again.train(resume_from_checkpoint=True)
     assert again.state.global_step == 3
-
-
-class Loader:
-    """At its last batch, which has one example that was not there before."""
-
-    end_of_dataloader, remainder = True, 1
-
-
-def test_padding_samples_of_accelerate_are_not_evaluated(tmp_path):
-    """Of the last batch of two processes: both of its later examples were there before."""
-    trainer = machine(ElectraForReplacedTokens.of(*electra_halves()), tmp_path, ElectraArguments())
-    trainer.model.eval()
-    inputs = batch(small_tokenizer())
-    loader = Loader()
-    trainer.accelerator.gradient_state._add_dataloader(loader)
-    trainer.compute_loss(trainer.model, dict(inputs))
-    trainer.accelerator.gradient_state._remove_dataloader(loader)
-    counts = trainer._counts[False]
-    assert counts["nsentences"] == 1
-    assert counts["sample_size"] == inputs["labels"][0].ne(-100).sum()
-    assert counts["disc_size"] == inputs["attention_mask"][0].sum()
-    assert counts["replaced"] <= counts["sample_size"]
 
 
 def test_both_halves_compute_what_they_did_alone():
@@ -162,7 +125,7 @@ def test_both_halves_compute_what_they_did_alone():
     generator.electra.embeddings.load_state_dict(discriminator.electra.embeddings.state_dict())
     generator.tie_weights()
     model = ElectraForReplacedTokens.of(discriminator, generator).eval()
-    tokens = batch(small_tokenizer())["input_ids"]
+    tokens = batch()["input_ids"]
     with torch.no_grad():
         torch.testing.assert_close(model.generator(tokens).logits, generator.eval()(tokens).logits)
         torch.testing.assert_close(model.discriminator(tokens).logits, discriminator.eval()(tokens).logits)
@@ -170,7 +133,7 @@ def test_both_halves_compute_what_they_did_alone():
 
 
 def test_new_words_reach_both_halves(tmp_path):
-    model = ElectraForReplacedTokens.of(*electra_halves())
+    model = made()
     before = model.get_input_embeddings().weight.detach().clone()
     model.resize_token_embeddings(len(before) + 3)
     with torch.no_grad():

@@ -9,39 +9,58 @@ import sys
 import pytest
 import torch
 from support.commands import REPOSITORY, run_command
-from support.hf_models import LINES, PAD, ROWS, small_model, small_tokenizer, table_of_list, trainer
+from support.hf_models import LINES, PAD, options_of_list, small_model, small_tokenizer, trainer
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("accelerate")
 
-from truneg_fairseq.hf import TrueNegativeArguments, vocabulary_of  # noqa: E402
+from truneg_fairseq.hf import TrueNegativeArguments  # noqa: E402
 
-SCRIPT = REPOSITORY / "user_dir_examples" / "huggingface" / "train.py"
-
-
-def flags(folder, text=None):
-    """A short training into a folder; on a text file, for training and validation."""
-    files = ["--train_file", text, "--validation_file", text] if text else []
-    return [*files, "--output_dir", folder / "out", "--use_cpu", "--report_to", "none"]
+FOLDER = REPOSITORY / "user_dir_examples" / "huggingface"
+SCRIPT = FOLDER / "train.py"
 
 
 @pytest.fixture
 def model(tmp_path):
-    small_model("BertForMaskedLM").save_pretrained(tmp_path / "model")
-    small_tokenizer().save_pretrained(tmp_path / "model")
-    return tmp_path / "model"
+    return saved(small_model(), tmp_path / "model")
+
+
+def saved(model, folder):
+    model.save_pretrained(folder)
+    small_tokenizer().save_pretrained(folder)
+    return folder
+
+
+def arguments_of(folder, *arguments, text=True):
+    """A training of one update into a folder, on a text file for training and validation."""
+    (folder / "text").touch()
+    files = ["--train_file", folder / "text", "--validation_file", folder / "text"] if text else []
+    common = ["--output_dir", folder / "out", "--use_cpu", "--report_to", "none", "--max_seq_length", 16]
+    return [*map(str, (*files, *common, "--max_steps", 1, *arguments))]
+
+
+@pytest.fixture
+def run_here(tmp_path, monkeypatch):
+    """The script in this process, with :func:`arguments_of`."""
+    (tmp_path / "text").write_text("\n".join(LINES * 6), encoding="utf-8")
+    monkeypatch.syspath_prepend(str(FOLDER))
+
+    def run(*arguments, script=SCRIPT, **options):
+        monkeypatch.setattr(sys, "argv", [str(script), *arguments_of(tmp_path, *arguments, **options)])
+        runpy.run_path(str(script), run_name="__main__")
+
+    return run
 
 
 @pytest.mark.slow
 def test_the_example_trains_evaluates_and_saves(tmp_path, model):
-    text, own = tmp_path / "text", tmp_path / "own.tsv"
-    text.write_text("\n".join(LINES * 6), encoding="utf-8")
+    own = tmp_path / "own.tsv"
+    (tmp_path / "text").write_text("\n".join(LINES * 6), encoding="utf-8")
     own.write_text("cat\tdog\nbig\tred\nmat\thouse\n", encoding="utf-8")
-    table = table_of_list(own, vocabulary_of(small_tokenizer(), "wordpiece", ROWS))
-    synonyms = ["--hc_weight", 1, "--synonym_table", table, "--tokenization", "wordpiece"]
-    short = ["--max_steps", 3, "--max_seq_length", 16, "--mlm_probability", 0.5]
-    common = [*flags(tmp_path, text), "--whole_words", "--final_mlm_probability", 0.3]
-    command = [sys.executable, SCRIPT, "--model_name_or_path", model, *common, *synonyms, *short, "--logging_steps", 1]
+    synonyms = [word for name, value in options_of_list(own).items() for word in (f"--{name}", value)]
+    options = ["--whole_words", "--final_mlm_probability", 0.3, "--mlm_probability", 0.5, "--logging_steps", 1]
+    options += ["--model_name_or_path", model, "--max_steps", 3, "--hc_weight", 1, *synonyms]
+    command = [sys.executable, SCRIPT, *arguments_of(tmp_path, *options)]
     run_command(command, env={"XDG_CACHE_HOME": str(tmp_path / "cache")}, fresh=True)
     metrics = json.loads((tmp_path / "out" / "eval_results.json").read_text())
     assert {"eval_loss", "eval_hc_pred", "perplexity"} <= metrics.keys()
@@ -52,12 +71,6 @@ def test_the_example_trains_evaluates_and_saves(tmp_path, model):
     assert transformers.AutoTokenizer.from_pretrained(tmp_path / "out").mask_token == "[MASK]"
     card = (tmp_path / "out" / "README.md").read_text()
     assert "- true-negatives" in card and "on the text dataset" in card
-
-
-def run_here(monkeypatch, *arguments):
-    """The script in this process."""
-    monkeypatch.setattr(sys, "argv", [str(SCRIPT), *map(str, arguments)])
-    runpy.run_path(str(SCRIPT), run_name="__main__")
 
 
 @pytest.fixture
@@ -73,15 +86,13 @@ def dataset(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("kind", "longest"), [("BertForMaskedLM", 40), ("RobertaForMaskedLM", 40 - PAD - 1)])
-def test_samples_are_no_longer_than_the_positions(kind, longest, tmp_path, monkeypatch):
-    small_model(kind).save_pretrained(tmp_path / "model")
-    small_tokenizer().save_pretrained(tmp_path / "model")
+def test_samples_are_no_longer_than_the_positions(kind, longest, tmp_path, run_here):
+    arguments = ["--model_name_or_path", saved(small_model(kind), tmp_path / "model"), "--max_seq_length"]
     (tmp_path / "text").write_text("\n".join(LINES * 40), encoding="utf-8")
-    arguments = [*flags(tmp_path, tmp_path / "text"), "--model_name_or_path", tmp_path / "model", "--max_steps", 1]
     line = rf"--max_seq_length {longest + 1}: the model has {longest} positions; expected no more"
     with pytest.raises(SystemExit, match=line):
-        run_here(monkeypatch, *arguments, "--max_seq_length", longest + 1)
-    run_here(monkeypatch, *arguments, "--max_seq_length", longest)
+        run_here(*arguments, longest + 1)
+    run_here(*arguments, longest)
     assert (tmp_path / "out" / "trainer_state.json").exists()
 
 
@@ -100,39 +111,33 @@ def test_samples_of_a_tokenizer_in_python(tmp_path):
     assert tokenizer.convert_ids_to_tokens(words) == ["the", "cat", "sat"] * 5
 
 
-def test_a_dataset_in_place_of_files(tmp_path, model, dataset, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    common = [*flags(tmp_path), "--model_name_or_path", model, "--dataset_name", dataset, "--max_seq_length", 16]
-    common += ["--max_steps", 1]
-    run_here(monkeypatch, *common, "--text_column", "sentence")
+def test_a_dataset_in_place_of_files(tmp_path, model, dataset, run_here):
+    common = ["--model_name_or_path", model, "--dataset_name", dataset]
+    run_here(*common, "--text_column", "sentence", text=False)
     assert json.loads((tmp_path / "out" / "trainer_state.json").read_text())["global_step"] == 1
     with pytest.raises(SystemExit, match="--train_file: expected text files, or --dataset_name in their place"):
-        run_here(monkeypatch, *common, "--train_file", dataset / "train.jsonl")
+        run_here(*common, "--train_file", dataset / "train.jsonl", text=False)
 
 
-def test_a_second_run_continues(tmp_path, model, monkeypatch, caplog, capsys):
-    (tmp_path / "text").write_text("\n".join(LINES * 6), encoding="utf-8")
-    common = [*flags(tmp_path, tmp_path / "text"), "--max_seq_length", 16]
-    run_here(monkeypatch, *common, "--max_steps", 2, "--model_name_or_path", model)
+def test_a_second_run_continues(tmp_path, model, run_here, caplog, capsys):
+    run_here("--max_steps", 2, "--model_name_or_path", model)
     results = tmp_path / "out" / "train_results.json"
-    losses = results.read_text()
+    trained = results.read_text()
     for steps in (2, 3):
         caplog.clear()
-        options = ["--max_steps", steps, "--sr_sent_weight", steps - 2]
-        run_here(monkeypatch, *common, *options, "--model_name_or_path", model)
+        run_here("--max_steps", steps, "--sr_sent_weight", steps - 2, "--model_name_or_path", model)
         changed = [message for message in caplog.messages if "checkpoint-2" in message]
         lines = ["continues from checkpoint-2", "max_steps 2 -> 3", "sr_sent_weight 0.0 -> 1.0"][: 1 + 2 * (steps - 2)]
         assert len(changed) == len(lines)
         assert all(any(line in message for message in changed) for line in lines)
-        assert (results.read_text() == losses) == (steps == 2)
+        assert (results.read_text() == trained) == (steps == 2)
     assert "held-out text: loss" in capsys.readouterr().out
     # Another model has no part in what continues.
-    small_model("RobertaForMaskedLM").save_pretrained(tmp_path / "other")
-    small_tokenizer().save_pretrained(tmp_path / "other")
+    other = saved(small_model("RobertaForMaskedLM"), tmp_path / "other")
     (tmp_path / "text").write_text("\n".join(LINES[::-1] * 6), encoding="utf-8")
     caplog.clear()
-    run_here(monkeypatch, *common, *options[2:], "--max_steps", 4, "--model_name_or_path", tmp_path / "other")
-    assert any(f"from {model}; --model_name_or_path {tmp_path / 'other'} has no" in line for line in caplog.messages)
+    run_here("--sr_sent_weight", 1, "--max_steps", 4, "--model_name_or_path", other)
+    assert any(f"from {model}; --model_name_or_path {other} has no" in line for line in caplog.messages)
     assert "held-out text since checkpoint-3: loss" in capsys.readouterr().out
     record = json.loads((tmp_path / "out" / "true_negatives.json").read_text())
     assert record["base_model"] == str(model)
@@ -140,20 +145,19 @@ def test_a_second_run_continues(tmp_path, model, monkeypatch, caplog, capsys):
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "line"),
+    ("content", "flag", "line"),
     [
-        ("text", '{"text": "a mat"}\n', "is not plain text"),
-        ("text", "a mat\n", "--line_by_line: found no such flag"),
+        ('{"text": "a mat"}\n', [], "is not plain text"),
+        ("a mat\n", ["--line_by_line"], "--line_by_line: found no such flag"),
     ],
 )
-def test_other_files_and_flags_are_refused_in_one_line(name, content, line, tmp_path, model, monkeypatch):
-    (tmp_path / name).write_text(content, encoding="utf-8")
-    arguments = [*flags(tmp_path, tmp_path / name), "--model_name_or_path", model, "--max_seq_length", 16]
+def test_other_files_and_flags_are_refused_in_one_line(content, flag, line, tmp_path, model, run_here):
+    (tmp_path / "text").write_text(content, encoding="utf-8")
     with pytest.raises(SystemExit, match=line):
-        run_here(monkeypatch, *arguments, *(["--line_by_line"] if "flag" in line else []))
+        run_here("--model_name_or_path", model, *flag)
 
 
-def test_code_of_a_model_runs_only_where_it_is_trusted(tmp_path, model, monkeypatch):
+def test_code_of_a_model_runs_only_where_it_is_trusted(tmp_path, model, run_here, monkeypatch):
     """Also where somebody answers transformers' question with yes."""
     monkeypatch.setattr("builtins.input", lambda *_: "y")
     monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
@@ -164,46 +168,34 @@ def test_code_of_a_model_runs_only_where_it_is_trusted(tmp_path, model, monkeypa
         f"open({str(tmp_path / 'ran')!r}, 'w').close()\nfrom transformers import BertConfig, BertForMaskedLM\n"
         "class Own(BertConfig):\n    model_type = 'stranger'\nclass Lm(BertForMaskedLM):\n    config_class = Own\n"
     )
-    (tmp_path / "text").write_text("\n".join(LINES), encoding="utf-8")
-    common = [*flags(tmp_path, tmp_path / "text"), "--model_name_or_path", model, "--max_steps", 1]
-    common += ["--max_seq_length", 16, "--save_strategy", "no"]
     with pytest.raises(SystemExit, match=r"model: cannot be loaded \(its own code, which --trust_remote_code runs\)"):
-        run_here(monkeypatch, *common)
+        run_here("--model_name_or_path", model)
     options = TrueNegativeArguments(teacher_targets=0.3, teacher=str(model))
     with pytest.raises(ValueError, match="trust_remote_code"):
-        trainer(small_model("BertForMaskedLM"), tmp_path, options)
+        trainer(small_model(), tmp_path, options)
     assert not (tmp_path / "ran").exists()
-    run_here(monkeypatch, *common, "--trust_remote_code")
+    run_here("--model_name_or_path", model, "--save_strategy", "no", "--trust_remote_code")
     assert (tmp_path / "ran").exists()
 
 
-def test_a_finished_run_without_checkpoints_is_kept(tmp_path, model, monkeypatch):
-    (tmp_path / "text").write_text("\n".join(LINES), encoding="utf-8")
-    common = [*flags(tmp_path, tmp_path / "text"), "--max_seq_length", 16, "--save_strategy", "no", "--max_steps", 1]
-    run_here(monkeypatch, *common, "--config_name", model)
+def test_a_finished_run_without_checkpoints_is_kept(tmp_path, model, run_here):
+    common = ["--save_strategy", "no", "--config_name", model]
+    run_here(*common)
     assert "- true-negatives" not in (tmp_path / "out" / "README.md").read_text()
     record = json.loads((tmp_path / "out" / "true_negatives.json").read_text())
     assert record["base_model"] is None
     with pytest.raises(SystemExit, match=r"--output_dir .*out: holds a training without a checkpoint"):
-        run_here(monkeypatch, *common, "--config_name", model)
+        run_here(*common)
     with pytest.raises(SystemExit, match="--model_name_or_path: expected a model, or --config_name"):
-        run_here(monkeypatch, *common[:4], "--output_dir", tmp_path / "other", "--use_cpu")
-
-
-FOLDER = REPOSITORY / "user_dir_examples" / "huggingface"
+        run_here("--output_dir", tmp_path / "other")
 
 
 @pytest.mark.slow
-def test_a_sentence_encoder_and_back(tmp_path, monkeypatch, capsys):
+def test_a_sentence_encoder_and_back(tmp_path, run_here, capsys):
     sentence_transformers = pytest.importorskip("sentence_transformers")
-    small_model("BertForMaskedLM").bert.save_pretrained(tmp_path / "model")
-    small_tokenizer().save_pretrained(tmp_path / "model")
-    (tmp_path / "text").write_text("\n".join(LINES * 6), encoding="utf-8")
-    arguments = [*flags(tmp_path, tmp_path / "text"), "--model_name_or_path", tmp_path / "model", "--max_steps", 2]
-    arguments += ["--max_seq_length", 16, "--learning_rate", 0.01]
-    monkeypatch.setattr(sys, "argv", ["", *map(str, arguments)])
-    monkeypatch.syspath_prepend(str(FOLDER))
-    runpy.run_path(str(FOLDER / "sentence_encoder.py"), run_name="__main__")
+    model = saved(small_model().bert, tmp_path / "model")
+    options = ["--model_name_or_path", model, "--max_steps", 2, "--learning_rate", 0.01]
+    run_here(*options, script=FOLDER / "sentence_encoder.py")
     assert "held-out text: loss" in capsys.readouterr().out
 
     before = sentence_transformers.SentenceTransformer(str(tmp_path / "model"), device="cpu").encode(LINES)
@@ -220,10 +212,9 @@ def test_a_sentence_encoder_and_back(tmp_path, monkeypatch, capsys):
 def test_a_new_head_passes_on_the_states(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(FOLDER))
     train = runpy.run_path(str(FOLDER / "train.py"))
-    small_model("BertForMaskedLM").bert.save_pretrained(tmp_path / "encoder")
-    small_model("BertForMaskedLM").save_pretrained(tmp_path / "whole")
+    saved(small_model().bert, tmp_path / "encoder")
+    saved(small_model(), tmp_path / "whole")
     for name, new in (("encoder", True), ("whole", False)):
-        small_tokenizer().save_pretrained(tmp_path / name)
         model, _ = train["load"](train["ScriptArguments"](model_name_or_path=str(tmp_path / name)))
         dense = model.cls.predictions.transform.dense
         assert torch.equal(dense.weight, torch.eye(32)) == new

@@ -8,12 +8,12 @@ import logging
 import pytest
 import torch
 from support.convert_models import randomize
-from support.hf_models import KINDS, PAD, ROWS, batch, electra_halves, small_model, small_tokenizer, trainer
+from support.hf_models import KINDS, PAD, ROWS, assert_same, batch, electra_halves, small_model, trainer
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("accelerate", reason="transformers' Trainer needs accelerate (pip install 'truneg_fairseq[hf]')")
 
-from truneg_fairseq.hf import ElectraArguments, ElectraForReplacedTokens, ElectraTrainer, TrueNegativeArguments  # noqa: E402
+from truneg_fairseq.hf import ElectraArguments, ElectraForReplacedTokens, TrueNegativeArguments  # noqa: E402
 
 OTHERS = [f"{name}ForMaskedLM" for name in ("XLMRoberta", "Camembert", "Albert", "MPNet", "ConvBert")]
 LATER = {"DebertaForMaskedLM": {"legacy": False}, "DebertaV2ForMaskedLM": {"legacy": False}}
@@ -50,14 +50,13 @@ def loss_and_gradients(machine, model, inputs, **options):
 
 def assert_masked_is_all(machine, model):
     """The loss and gradients of the masked positions are those of all, which a call for outputs projects."""
-    inputs, rows = batch(small_tokenizer()), projected_rows(model)
+    inputs, rows = batch(), projected_rows(model)
     expected, theirs = loss_and_gradients(machine, model, inputs, return_outputs=True)
     found, gradients = loss_and_gradients(machine, model, inputs)
     assert rows == [inputs["labels"].numel(), int((inputs["labels"] != -100).sum())]
     torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
     assert gradients.keys() == theirs.keys()
-    for name, gradient in gradients.items():
-        torch.testing.assert_close(gradient, theirs[name], rtol=1e-6, atol=1e-6, msg=name)
+    assert_same(gradients, theirs, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize(("kind", "settings"), CASES, ids=[f"{kind}{'+'.join(options)}" for kind, options in CASES])
@@ -68,19 +67,17 @@ def test_every_family_has_the_losses_and_gradients_of_all_positions(kind, settin
 
 def test_electras_generator_too(tmp_path):
     model = ElectraForReplacedTokens.of(*electra_halves()).train()
-    arguments = transformers.TrainingArguments(str(tmp_path), report_to="none", use_cpu=True)
-    options = {"true_negatives": ElectraArguments(uniform_targets=0.1), "processing_class": small_tokenizer()}
-    assert_masked_is_all(ElectraTrainer(model, arguments, **options), model)
+    assert_masked_is_all(trainer(model, tmp_path, ElectraArguments(uniform_targets=0.1)), model)
 
 
 def test_outputs_that_are_asked_for_have_every_position(tmp_path):
     """Those of evaluations are in test_promises.py; the model of a trainer is a model like others."""
-    model = small_model("BertForMaskedLM")
+    model = small_model()
     rows = projected_rows(model)
     trainer(model, tmp_path).evaluate()
     assert rows[0] < 14
     with torch.no_grad():
-        assert model(**batch(small_tokenizer())).logits.dim() == 3
+        assert model(**batch()).logits.dim() == 3
         assert copy.deepcopy(model)(torch.tensor([[1, 2]])).logits.shape == (1, 2, ROWS)
 
 
@@ -96,9 +93,9 @@ class OwnHead(torch.nn.Module):
 
 
 def test_an_unknown_head_projects_all_positions_and_warns_once(tmp_path, caplog):
-    model = small_model("BertForMaskedLM").train()
+    model = small_model().train()
     model.cls = OwnHead(model.cls)
-    inputs = batch(small_tokenizer())
+    inputs = batch()
     with caplog.at_level(logging.WARNING, logger="truneg_fairseq"):
         machine = trainer(model, tmp_path)
         for _ in range(2):

@@ -10,24 +10,28 @@ from support.convert_models import TOKENS
 from support.fairseq_twin import FairseqTwin
 from support.hf_models import (
     KINDS,
+    MASK,
     PAD,
     ROWS,
+    assert_same,
     batch,
-    examples,
+    losses,
     one_update,
+    rows_of,
     small_model,
     small_tokenizer,
     table_of_mistakes,
     trainer,
 )
 
+transformers = pytest.importorskip("transformers")
 pytest.importorskip("accelerate", reason="transformers' Trainer needs accelerate (pip install 'truneg_fairseq[hf]')")
 
-from truneg_fairseq.corpus_counts import count_tokens
-from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.hf import TrueNegativeArguments, TrueNegativeTrainer, vocabulary_of
-from truneg_fairseq.objectives import MaskedPredictions
-from truneg_fairseq.synonyms.build import cache_path
+from truneg_fairseq.corpus_counts import count_tokens  # noqa: E402
+from truneg_fairseq.errors import TrueNegError  # noqa: E402
+from truneg_fairseq.hf import TrueNegativeArguments, vocabulary_of  # noqa: E402
+from truneg_fairseq.objectives import MaskedPredictions  # noqa: E402
+from truneg_fairseq.synonyms.build import cache_path  # noqa: E402
 
 
 def gradients(model, loss) -> dict[str, torch.Tensor]:
@@ -36,33 +40,21 @@ def gradients(model, loss) -> dict[str, torch.Tensor]:
     return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
 
-def assert_same(model, found, expected):
-    torch.testing.assert_close(found.detach(), expected.detach())
-    theirs = gradients(model, expected)
-    for name, gradient in gradients(model, found).items():
-        torch.testing.assert_close(gradient, theirs[name], msg=name)
-
-
-def excused(model, inputs, path, **options) -> TrueNegativeArguments:
-    return TrueNegativeArguments(**{**table_of_mistakes(model, inputs, path), "hc_weight": 1.0, **options})
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_without_options_the_loss_is_the_models_own(kind, tmp_path):
-    model = small_model(kind).train()
-    inputs = batch(small_tokenizer())
-    assert_same(model, trainer(model, tmp_path).compute_loss(model, dict(inputs)), model(**inputs).loss)
+    model, inputs = small_model(kind).train(), batch()
+    found, expected = trainer(model, tmp_path).compute_loss(model, dict(inputs)), model(**inputs).loss
+    torch.testing.assert_close(found.detach(), expected.detach())
+    assert_same(gradients(model, found), gradients(model, expected))
 
 
 def test_alternatives_of_a_corpus_and_of_a_teacher(tmp_path):
-    model = small_model("BertForMaskedLM").train()
-    taught_by = small_model("BertForMaskedLM", num_hidden_layers=1).eval()
+    model, taught_by = small_model().train(), small_model(num_hidden_layers=1).eval()
     taught_by.save_pretrained(tmp_path / "teacher")
-    tokenizer = small_tokenizer()
-    inputs = batch(tokenizer)
+    inputs = batch()
     masked = inputs["labels"] != -100
     original = torch.where(masked, inputs["labels"], inputs["input_ids"])
-    symbols = vocabulary_of(tokenizer, "wordpiece", ROWS).symbols
+    symbols = vocabulary_of(small_tokenizer(), "wordpiece", ROWS).symbols
     count_tokens([row[row != PAD].numpy() for row in original] * 3, symbols).save(tmp_path / "corpus_counts.npz")
     shares = {"teacher_targets": 0.3, "corpus_targets": 0.2}
     files = {"teacher": str(tmp_path / "teacher"), "corpus_counts": str(tmp_path / "corpus_counts.npz")}
@@ -70,7 +62,7 @@ def test_alternatives_of_a_corpus_and_of_a_teacher(tmp_path):
     found = machine.compute_loss(model, dict(inputs))
 
     log_p, gold = model(**inputs).logits[masked].log_softmax(-1), inputs["labels"][masked]
-    tokens = torch.where(masked, tokenizer.mask_token_id, original)
+    tokens = torch.where(masked, MASK, original)
     with torch.no_grad():
         theirs = taught_by(input_ids=tokens, attention_mask=tokens.ne(PAD).long()).logits[masked]
     best, words = theirs.topk(min(64, theirs.size(1)))
@@ -85,48 +77,23 @@ def test_alternatives_of_a_corpus_and_of_a_teacher(tmp_path):
 
 
 def test_a_teacher_with_another_tokenizer_is_refused(tmp_path):
-    import transformers
-
-    small_model("BertForMaskedLM").save_pretrained(tmp_path / "teacher")
+    small_model().save_pretrained(tmp_path / "teacher")
     (tmp_path / "teacher" / "vocab.txt").write_text("\n".join([*TOKENS[:5], *reversed(TOKENS[5:])]))
     transformers.BertTokenizerFast(str(tmp_path / "teacher" / "vocab.txt")).save_pretrained(tmp_path / "teacher")
     options = TrueNegativeArguments(teacher_targets=0.3, teacher=str(tmp_path / "teacher"))
     with pytest.raises(TrueNegError, match=r"teacher: its token 5 is '.+', the model's '.+'; expected a teacher with"):
-        trainer(small_model("BertForMaskedLM"), tmp_path, options)
-
-
-def test_a_model_of_model_init_projects_the_masked_positions_alone(tmp_path):
-    import transformers
-
-    arguments = transformers.TrainingArguments(str(tmp_path), max_steps=1, use_cpu=True, report_to="none")
-    seen = []
-
-    def model_init():
-        model = small_model("BertForMaskedLM")
-        model.get_output_embeddings().register_forward_hook(lambda module, given, logits: seen.append(logits.dim()))
-        return model
-
-    collate = transformers.DataCollatorForLanguageModeling(small_tokenizer(), mlm_probability=0.4)
-    machine = TrueNegativeTrainer(  # without processing_class: the collator has the tokenizer
-        args=arguments, model_init=model_init, data_collator=collate, train_dataset=examples(small_tokenizer())
-    )
-    machine.train()
-    assert seen == [2], "(N, V), not (B, T, V)"
+        trainer(small_model(), tmp_path, options)
 
 
 def test_what_is_missing_is_named(tmp_path):
-    import transformers
-
-    arguments = transformers.TrainingArguments(str(tmp_path), max_steps=1, use_cpu=True, report_to="none")
-    rows = {"args": arguments, "train_dataset": examples(small_tokenizer())}
     sizes = {"d_model": 8, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8}
     sizes |= {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "vocab_size": ROWS}
     bart = transformers.BartForConditionalGeneration(transformers.BartConfig(**sizes))
     with pytest.raises(TrueNegError, match="BartForConditionalGeneration has a decoder; expected an encoder"):
-        TrueNegativeTrainer(bart, **rows, processing_class=small_tokenizer())
+        trainer(bart, tmp_path)
     with pytest.raises(ValueError, match="processing_class: found none, expected the model's tokenizer"):
-        TrueNegativeTrainer(small_model("BertForMaskedLM"), **rows)
-    machine = TrueNegativeTrainer(small_model("BertForMaskedLM"), **rows, processing_class=small_tokenizer())
+        trainer(small_model(), tmp_path, processing_class=None, data_collator=None)
+    machine = trainer(small_model(), tmp_path, data_collator=None)
     with pytest.raises(ValueError, match=r"labels: found none in a batch, expected .* as DataCollatorForLanguageM"):
         machine.train()
 
@@ -147,13 +114,12 @@ def test_what_is_missing_is_named(tmp_path):
 )
 def test_losses_and_gradients_are_the_fairseq_criterions(kind, options, tmp_path, wordnet):
     pytest.importorskip("fairseq")
-    model = small_model(kind, vocab_size=len(TOKENS)).train()
-    inputs = batch(small_tokenizer())
-    arguments = excused(model, inputs, tmp_path / "own.tsv", **options)
+    model, inputs = small_model(kind, vocab_size=len(TOKENS)).train(), batch()
+    table = table_of_mistakes(model, inputs, tmp_path / "own.tsv")
+    arguments = TrueNegativeArguments(**table, hc_weight=1.0, **options)
     machine = trainer(model, tmp_path, arguments)
     found = machine.compute_loss(model, dict(inputs))
-    theirs = gradients(model, found)
-    counts = machine._counts[True]
+    theirs, counts = gradients(model, found), machine._counts[True]
 
     twin = FairseqTwin([model], arguments, tmp_path)
     loss, log = twin(inputs)
@@ -168,19 +134,17 @@ def test_losses_and_gradients_are_the_fairseq_criterions(kind, options, tmp_path
 
 def test_an_update_without_masked_tokens_has_no_gradient(tmp_path):
     """Short texts have some; 0 / 0 would make every weight NaN."""
-    model = small_model("BertForMaskedLM").train()
-    inputs = batch(small_tokenizer())
+    model, inputs = small_model().train(), batch()
     inputs["labels"].fill_(-100)
-    loss = trainer(model, tmp_path, TrueNegativeArguments(sr_sent_weight=1.0)).compute_loss(
-        model, inputs, num_items_in_batch=torch.tensor(0)
-    )
+    machine = trainer(model, tmp_path, TrueNegativeArguments(sr_sent_weight=1.0))
+    loss = machine.compute_loss(model, inputs, num_items_in_batch=torch.tensor(0))
     assert loss == 0
     assert not any(gradient.any() for gradient in gradients(model, loss).values())
 
 
 def test_a_padding_token_that_is_predicted_moves_no_position(tmp_path):
     """RoBERTa numbers the tokens that are not padding."""
-    model, inputs, seen = small_model("RobertaForMaskedLM").train(), batch(small_tokenizer()), []
+    model, inputs, seen = small_model("RobertaForMaskedLM").train(), batch(), []
     with torch.no_grad():
         model.get_output_embeddings().bias[PAD] = 50.0
     hook = lambda module, given, output: seen.append(given[0])  # noqa: E731
@@ -192,17 +156,16 @@ def test_a_padding_token_that_is_predicted_moves_no_position(tmp_path):
 
 
 def test_a_tokenizers_table_is_built_once_and_found_again(tmp_path, caplog, wordnet):
-    model = small_model("BertForMaskedLM")
     options = TrueNegativeArguments(hc_weight=1.0, hc_detector="embedding", tokenization="wordpiece")
     with caplog.at_level("INFO", logger="truneg_fairseq"):
         for _ in range(2):
-            trainer(model, tmp_path, options)
+            trainer(small_model(), tmp_path, options)
     assert sum("building it from antonyms and other forms" in message for message in caplog.messages) == 1
     (table,) = (tmp_path / "cache" / "truneg_fairseq").glob("*/exclusions.npz")
     vocabulary = vocabulary_of(small_tokenizer(), "wordpiece", ROWS)
     assert table.parent == cache_path(vocabulary, None).with_suffix("")
     assert vocabulary.words[TOKENS.index("cat")] == "cat"
-    assert vocabulary.words[TOKENS.index("[MASK]")] is vocabulary.words[ROWS - 1] is None
+    assert vocabulary.words[MASK] is vocabulary.words[ROWS - 1] is None
 
 
 OPTIONS = {
@@ -215,64 +178,52 @@ OPTIONS = {
 def test_bf16_autocast(kind, tmp_path, monkeypatch):
     """Half precision rounds the model's products, not the objective: losses agree to bf16's 8 bits."""
     inside = []
-    for module in ("projection", "electra"):
-        used = lambda model: inside.append(torch.is_autocast_enabled("cpu")) or model.get_input_embeddings().weight  # noqa: E731
-        monkeypatch.setattr(f"truneg_fairseq.hf.{module}.embeddings_in_use", used)
+    used = lambda model: inside.append(torch.is_autocast_enabled("cpu")) or model.get_input_embeddings().weight  # noqa: E731
+    monkeypatch.setattr("truneg_fairseq.objectives.loop.embeddings_in_use", used)
     whole = one_update(kind, tmp_path, OPTIONS[kind], per_device_train_batch_size=4)
     half = one_update(kind, tmp_path, OPTIONS[kind], bf16=True, per_device_train_batch_size=4)
     assert inside and not any(inside)
     assert all(parameter.dtype == torch.float32 for parameter in half[1].parameters())
-    losses = [machine.state.log_history[0]["loss"] for machine, _ in (half, whole)]
-    assert losses[0] != losses[1] == pytest.approx(losses[0], rel=2e-2)
+    (exact,), (rounded,) = losses(whole[0]), losses(half[0])
+    assert rounded != exact == pytest.approx(rounded, rel=2e-2)
     for (name, one), (_, other) in zip(whole[1].named_parameters(), half[1].named_parameters(), strict=True):
         torch.testing.assert_close(other, one, rtol=2e-2, atol=2e-2 * one.abs().max().item(), msg=name)
-
-
-def run(folder, steps, rows=None, base="", weight=0.5, resume=False, **settings):
-    """A training of the folder; its trainer."""
-    model = small_model("BertForMaskedLM")
-    model.name_or_path = base
-    options = TrueNegativeArguments(sr_sent_weight=weight)
-    settings = {"save_strategy": "steps", "save_steps": 1, "max_steps": steps, **settings}
-    machine = trainer(model, folder, options, **settings)
-    machine.train_dataset = rows or machine.train_dataset
-    machine.train(resume_from_checkpoint=resume)
-    return machine
-
-
-def test_every_folder_with_weights_has_its_options_base_model_and_data(tmp_path, caplog):
-    settings = {"base": "bert", "gradient_accumulation_steps": 2}
-    run(tmp_path, 2, **settings).save_model()
-    run(tmp_path, 2, resume=True, **settings)
-    assert not any("continues with another" in message for message in caplog.messages)
-    for folder in ("out/checkpoint-1", "out/checkpoint-2", "out"):
-        record = json.loads((tmp_path / folder / "true_negatives.json").read_text())
-        assert record["true_negatives"]["sr_sent_weight"] == 0.5
-        assert record["base_model"] == "bert"
-        assert record["data"]["train"].startswith("6 examples (CRC ")
-        assert record["training"]["sequences_in_an_update"] == 4
-        assert record["masks"]["mlm_probability"] == 0.4
 
 
 @pytest.mark.parametrize(
     ("changed", "lines"),
     [
         ({"per_device_train_batch_size": 1, "auto_find_batch_size": True}, []),
-        ({"base": "roberta"}, ["base_model bert -> roberta"]),
         (
-            {"weight": 0.0, "rows": examples(small_tokenizer())[::-1] * 2, "seed": 7},
-            ["data.train 6 examples", "true_negatives.sr_sent_weight 0.5 -> 0.0", "training.seed 42 -> 7"],
+            {"base": "roberta", "weight": 0.0, "train_dataset": rows_of("a cat") * 6, "seed": 7},
+            ["base_model bert -> roberta", "data.train 6", "true_negatives.sr_sent_weight 0.5 -> 0.0", "seed 42 -> 7"],
         ),
     ],
-    ids=["batch size", "base model", "options, data and arguments"],
+    ids=["batch size", "options, data and arguments"],
 )
-def test_a_run_that_continues_names_what_differs(changed, lines, tmp_path, caplog):
-    run(tmp_path, 1, base="bert", num_train_epochs=1)
-    machine = run(tmp_path, 1, resume=True, **{"base": "bert", "num_train_epochs": 1, **changed})
+def test_every_folder_with_weights_says_how_they_came_about_and_a_run_that_continues_what_differs(
+    changed, lines, tmp_path, caplog
+):
+    def run(resume, base="bert", weight=0.5, **settings):
+        model = small_model()
+        model.name_or_path = base
+        settings = {"save_strategy": "steps", "save_steps": 1, "max_steps": 2, "num_train_epochs": 1, **settings}
+        machine = trainer(model, tmp_path, TrueNegativeArguments(sr_sent_weight=weight), **settings)
+        machine.train(resume_from_checkpoint=resume)
+        machine.save_model()
+
+    run(None, gradient_accumulation_steps=2)
+    for folder in ("checkpoint-1", "checkpoint-2", "."):
+        record = json.loads((tmp_path / "out" / folder / "true_negatives.json").read_text())
+        assert record["true_negatives"]["sr_sent_weight"] == 0.5
+        assert record["base_model"] == "bert"
+        assert record["data"]["train"].startswith("6 examples (CRC ")
+        assert record["training"]["sequences_in_an_update"] == 4
+        assert record["masks"]["mlm_probability"] == 0.4
+    run(True, gradient_accumulation_steps=2, **changed)
     found = [message for message in caplog.messages if "the training continues with another" in message]
     assert len(found) == len(lines)
-    assert all(any(f"another {line}" in message for message in found) for line in lines)
-    machine.save_model()
+    assert all(any(line in message for message in found) for line in lines)
     record = json.loads((tmp_path / "out" / "true_negatives.json").read_text())
     assert record["base_model"] == "bert", "whose weights went on"
     assert len(record["changes"]) == len(lines)

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from truneg_fairseq.objectives import (
-    BlockedPairs,
     Detector,
     EncoderPasses,
     MaskedPredictions,
@@ -78,8 +77,8 @@ def test_a_detector_equals_a_loop_over_positions(features, threshold, seed):
     alone = features == {"table"}
     model = None if alone else AcceptanceModel(coefficients, 0.3)
     columns = [torch.tensor(sorted(pairs)).view(-1, 2).T for pairs in (table, blocked)]
-    never = None if alone else BlockedPairs(eligible, *columns[1])
-    detector = Detector(features, threshold, pair_keys(*columns[0]), model, never)
+    never = pair_keys(*columns[1])
+    detector = Detector(features, threshold, pair_keys(*columns[0]), model, eligible=eligible, blocked=never)
     found = detector.find(judged, judged.prediction, passes)
 
     for row in range(5):

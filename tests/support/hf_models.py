@@ -1,7 +1,8 @@
-"""Small random masked LMs of transformers, a tokenizer for them, and a trainer."""
+"""Small random masked LMs of transformers, a tokenizer for them, and their trainers."""
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -14,7 +15,7 @@ ROWS = len(TOKENS) + 3  # more embeddings than tokens, as ModernBERT has
 _SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
 _NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 _POSITIONS = {"max_position_embeddings": 40, **_NO_DROPOUT}
-PAD = TOKENS.index("[PAD]")
+PAD, MASK, CLS, SEP = (TOKENS.index(token) for token in ("[PAD]", "[MASK]", "[CLS]", "[SEP]"))
 KINDS: dict[str, dict[str, Any]] = {
     "BertForMaskedLM": {**_SIZES, **_POSITIONS},
     "RobertaForMaskedLM": {**_SIZES, **_POSITIONS, "type_vocab_size": 1, "layer_norm_eps": 1e-5},
@@ -27,12 +28,11 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-def small_model(kind: str, **settings: Any) -> Any:
+def small_model(kind: str = "BertForMaskedLM", **settings: Any) -> Any:
     import transformers
 
     model_class = getattr(transformers, kind)
-    ends = {"bos_token_id": TOKENS.index("[CLS]"), "eos_token_id": TOKENS.index("[SEP]")}
-    sizes = {"vocab_size": ROWS, **KINDS[kind], **settings, **ends}
+    sizes = {"vocab_size": ROWS, **KINDS[kind], **settings, "bos_token_id": CLS, "eos_token_id": SEP}
     config = model_class.config_class(pad_token_id=PAD, **sizes)
     model = randomize(model_class(config))
     with torch.no_grad():  # it predicts words, so that there are mistakes to excuse
@@ -53,7 +53,7 @@ def electra_halves() -> tuple[Any, Any]:
     return discriminator, generator
 
 
-def small_tokenizer(**changes: Any) -> Any:
+def small_tokenizer() -> Any:
     from tokenizers import Tokenizer
     from tokenizers.models import WordPiece
     from tokenizers.pre_tokenizers import Whitespace
@@ -62,36 +62,35 @@ def small_tokenizer(**changes: Any) -> Any:
 
     tokenizer = Tokenizer(WordPiece({token: row for row, token in enumerate(TOKENS)}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = Whitespace()
-    ends = [(token, TOKENS.index(token)) for token in ("[CLS]", "[SEP]")]
+    ends = [("[CLS]", CLS), ("[SEP]", SEP)]
     tokenizer.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=ends)
-    special = {"mask_token": "[MASK]", "pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **{**special, "unk_token": "[UNK]", **changes})
+    names = {f"{name}_token": f"[{name.upper()}]" for name in ("mask", "pad", "cls", "sep", "unk")}
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names)
 
 
-def examples(tokenizer: Any) -> list[dict[str, list[int]]]:
-    return [{"input_ids": tokenizer(line)["input_ids"]} for line in LINES]
+def rows_of(*texts: str) -> list[dict[str, list[int]]]:
+    tokenizer = small_tokenizer()
+    return [{"input_ids": tokenizer(text)["input_ids"]} for text in texts]
 
 
-def batch(tokenizer: Any, every: int = 3) -> dict[str, torch.Tensor]:
+def batch(every: int = 3) -> dict[str, torch.Tensor]:
     """The lines with every third word masked, and labels as DataCollatorForLanguageModeling gives them."""
-    padded = tokenizer(LINES, padding=True, return_tensors="pt")
+    return _masked(rows_of(*LINES), lambda tokens: torch.arange(tokens.numel()).view_as(tokens) % every == 0)
+
+
+def masked_batch(rows: list[dict[str, list[int]]]) -> dict[str, torch.Tensor]:
+    """A collator that always masks the same words of a text, and none of one with "house"."""
+    return _masked(
+        [{"input_ids": row["input_ids"]} for row in rows],
+        lambda tokens: (tokens % 2 == 0) & ~tokens.eq(TOKENS.index("house")).any(1, keepdim=True),
+    )
+
+
+def _masked(rows: list[dict[str, list[int]]], choose: Any) -> dict[str, torch.Tensor]:
+    padded = small_tokenizer().pad(rows, return_tensors="pt")
     tokens = padded["input_ids"]
-    words = padded["attention_mask"].bool() & (tokens != TOKENS.index("[CLS]")) & (tokens != TOKENS.index("[SEP]"))
-    masked = words & (torch.arange(tokens.numel()).view_as(tokens) % every == 0)
-    labels = torch.where(masked, tokens, -100)
-    tokens = tokens.masked_fill(masked, TOKENS.index("[MASK]"))
-    return {"input_ids": tokens, "attention_mask": padded["attention_mask"], "labels": labels}
-
-
-def own_mistakes(model: Any, inputs: dict[str, torch.Tensor], path: Path) -> Path:
-    """A list of synonyms that excuses the mistakes that a model makes on a batch, all but the first."""
-    with torch.no_grad():
-        predicted = model(**{**inputs, "labels": None}).logits[..., : len(TOKENS)].argmax(-1)
-    masked = inputs["labels"] != -100
-    pairs = zip(inputs["labels"][masked].tolist(), predicted[masked].tolist(), strict=True)
-    wrong = [(TOKENS[gold], TOKENS[token]) for gold, token in pairs if gold != token]
-    path.write_text("".join(f"{gold}\t{token}\n" for gold, token in wrong[1:]), encoding="utf-8")
-    return path
+    masked = padded["attention_mask"].bool() & (tokens != CLS) & (tokens != SEP) & choose(tokens)
+    return {**padded, "input_ids": tokens.masked_fill(masked, MASK), "labels": tokens.masked_fill(~masked, -100)}
 
 
 def table_of_list(tsv: Path, vocabulary: Any) -> Path:
@@ -102,79 +101,84 @@ def table_of_list(tsv: Path, vocabulary: Any) -> Path:
     return tsv.with_suffix(".npz")
 
 
-def table_of_mistakes(model: Any, inputs: dict[str, torch.Tensor], path: Path) -> dict[str, Any]:
-    """Options with a table of :func:`own_mistakes`."""
+def options_of_list(tsv: Path, rows: int | None = ROWS) -> dict[str, Any]:
+    """Options with the table of a list, for a model with so many rows."""
     from truneg_fairseq.hf import vocabulary_of
 
-    vocabulary = vocabulary_of(small_tokenizer(), "wordpiece", model.get_input_embeddings().num_embeddings)
-    table = table_of_list(own_mistakes(model, inputs, path), vocabulary)
+    table = table_of_list(tsv, vocabulary_of(small_tokenizer(), "wordpiece", rows))
     return {"synonym_table": str(table), "tokenization": "wordpiece"}
 
 
-def trainer(model: Any, folder: Path, true_negatives: Any = None, tokenizer: Any = None, **settings: Any) -> Any:
+def table_of_mistakes(model: Any, inputs: dict[str, torch.Tensor], path: Path) -> dict[str, Any]:
+    """Options with a table that excuses the mistakes that a model makes on a batch, all but the first."""
+    with torch.no_grad():
+        predicted = model(**{**inputs, "labels": None}).logits[..., : len(TOKENS)].argmax(-1)
+    masked = inputs["labels"] != -100
+    pairs = zip(inputs["labels"][masked].tolist(), predicted[masked].tolist(), strict=True)
+    wrong = [(TOKENS[gold], TOKENS[token]) for gold, token in pairs if gold != token]
+    path.write_text("".join(f"{gold}\t{token}\n" for gold, token in wrong[1:]), encoding="utf-8")
+    return options_of_list(path, model.get_input_embeddings().num_embeddings)
+
+
+def trainer(model: Any, folder: Path, true_negatives: Any = None, *, kind: Any = None, **others: Any) -> Any:
+    """A trainer of the lines: ours, or of another class. ``others`` are its arguments and transformers'."""
     from transformers import DataCollatorForLanguageModeling, TrainingArguments
 
-    from truneg_fairseq.hf import TrueNegativeTrainer
+    from truneg_fairseq import hf
 
-    tokenizer = tokenizer or small_tokenizer()
-    defaults = {"per_device_train_batch_size": 2, "report_to": "none", "use_cpu": True, "logging_steps": 1}
-    settings = {**defaults, "save_strategy": "no", "disable_tqdm": True, **settings}
-    return TrueNegativeTrainer(
-        model,
-        TrainingArguments(str(folder / "out"), **settings),
-        true_negatives=true_negatives,
-        data_collator=DataCollatorForLanguageModeling(small_tokenizer(), mlm_probability=0.4),
-        train_dataset=examples(tokenizer) * 2,
-        eval_dataset=examples(tokenizer),
-        processing_class=tokenizer,
-    )
-
-
-def masked_batch(rows: list[dict[str, list[int]]]) -> dict[str, torch.Tensor]:
-    """A collator that always masks the same words of a text, and none of one with "house"."""
-    padded = small_tokenizer().pad([{"input_ids": row["input_ids"]} for row in rows], return_tensors="pt")
-    tokens = padded["input_ids"]
-    words = padded["attention_mask"].bool() & (tokens != TOKENS.index("[CLS]")) & (tokens != TOKENS.index("[SEP]"))
-    words &= (tokens % 2 == 0) & ~tokens.eq(TOKENS.index("house")).any(1, keepdim=True)
-    masked = tokens.masked_fill(words, TOKENS.index("[MASK]"))
-    return {**padded, "input_ids": masked, "labels": tokens.masked_fill(~words, -100)}
+    is_electra = isinstance(true_negatives, hf.ElectraArguments)
+    kind, ours = kind or (hf.ElectraTrainer if is_electra else hf.TrueNegativeTrainer), {}
+    if issubclass(kind, hf.TrueNegativeTrainer):
+        ours["true_negatives"] = true_negatives
+    settings = {"per_device_train_batch_size": 2, "report_to": "none", "use_cpu": True, "logging_steps": 1}
+    settings |= {"save_strategy": "no", "disable_tqdm": True, "output_dir": str(folder / "out")}
+    names = {each.name for each in fields(TrainingArguments)} & others.keys()
+    settings |= {name: others.pop(name) for name in names}
+    rest = {
+        "data_collator": DataCollatorForLanguageModeling(small_tokenizer(), mlm_probability=0.4),
+        "train_dataset": rows_of(*LINES) * 2,
+        "eval_dataset": rows_of(*LINES),
+        "processing_class": small_tokenizer(),
+    }
+    return kind(model, TrainingArguments(**settings), **ours, **{**rest, **others})
 
 
-def one_update(
-    kind: str, folder: Path, arguments: dict[str, Any], rows: Any = None, **settings: Any
-) -> tuple[Any, Any]:
-    """A trainer and its model after one update of plain gradient descent on four texts, or on rows."""
-    import transformers
-
+def one_update(kind: str, folder: Path, arguments: dict[str, Any], **settings: Any) -> tuple[Any, Any]:
+    """A trainer and its model after one update of plain gradient descent on four texts."""
     from truneg_fairseq import hf
     from truneg_fairseq.files import replacing_text
     from truneg_fairseq.hf import electra
-    from truneg_fairseq.synonyms import SourceOptions, build_table, open_lexicon
 
     is_electra = kind == "electra"
     model = hf.ElectraForReplacedTokens.of(*electra_halves()) if is_electra else small_model(kind)
     words = [token for token in TOKENS if token.isalpha()]
     with replacing_text(folder / "own.tsv") as stream:  # two processes may write it
         stream.write("".join(f"{word}\t{','.join(words)}\n" for word in words))
-    vocabulary = hf.vocabulary_of(small_tokenizer(), "wordpiece", model.get_input_embeddings().num_embeddings)
-    build_table(open_lexicon("tsv", SourceOptions(tsv=folder / "own.tsv")), vocabulary).save(folder / "own.npz")
-    options = getattr(hf, "ElectraArguments" if is_electra else "TrueNegativeArguments")(
-        **{"synonym_table": str(folder / "own.npz"), "tokenization": "wordpiece", **arguments}
-    )
-    rows = rows or [{"input_ids": small_tokenizer()(line)["input_ids"]} for line in (*LINES, "a mat")]
+    table = options_of_list(folder / "own.tsv", model.get_input_embeddings().num_embeddings)
+    options = (hf.ElectraArguments if is_electra else hf.TrueNegativeArguments)(**{**table, **arguments})
     defaults = {"learning_rate": 0.1, "lr_scheduler_type": "constant", "max_grad_norm": 0.0, "optim": "sgd"}
-    defaults |= {"use_cpu": True, "report_to": "none", "save_strategy": "no", "disable_tqdm": True, "max_steps": 1}
-    machine = (hf.ElectraTrainer if is_electra else hf.TrueNegativeTrainer)(
-        model,
-        transformers.TrainingArguments(str(folder / "out"), logging_steps=1, **{**defaults, **settings}),
-        true_negatives=options,
-        data_collator=masked_batch,
-        train_dataset=rows,
-        processing_class=small_tokenizer(),
-    )
+    defaults |= {"max_steps": 1, "data_collator": masked_batch, "train_dataset": rows_of(*LINES, "a mat")}
+    machine = trainer(model, folder, options, **{**defaults, **settings})
     with patch.object(electra, "sample_tokens", lambda logits, generator: logits.argmax(-1)):
         machine.train()
     return machine, model
+
+
+def weights(machine: Any) -> dict[str, torch.Tensor]:
+    """A copy of the weights of a trainer's model."""
+    model = machine.accelerator.unwrap_model(machine.model)
+    return {name: value.detach().clone() for name, value in model.state_dict().items()}
+
+
+def assert_same(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor], **tolerance: float) -> None:
+    """By name; to the bit with ``rtol=0, atol=0``."""
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, msg=name, **tolerance)
+
+
+def losses(machine: Any) -> list[float]:
+    """Those that a trainer has logged."""
+    return [log["loss"] for log in machine.state.log_history if "loss" in log]
 
 
 def stop_at(step: int) -> Any:

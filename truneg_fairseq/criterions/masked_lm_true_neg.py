@@ -117,13 +117,11 @@ class MaskedLmTrueNeg(MaskedLmLoss):
         All goes through the unwrapped model: a second forward of data parallelism's wrapper would reset its hooks.
         """
         layout = {"src_tokens": predicted.original, "padded": sample["net_input"].get("padded")}
-        with_layers = self.options.uses_context
         return EncoderPasses(
             predicted,
             self.options,
             embeddings=partial(self._embeddings, model),
-            encode=partial(encode, unwrap(model), layout, with_layers=with_layers),
-            with_layers=with_layers,
+            encode=partial(encode, unwrap(model), layout, with_layers=self.options.uses_context),
             **filled,
         )
 

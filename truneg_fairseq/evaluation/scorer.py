@@ -290,7 +290,7 @@ class Scorer(ABC):
             objective.options,
             embeddings=lambda: self.embeddings,
             encode=lambda given, *_: self._layers(given, lengths, predicted.original),
-            with_layers=with_layers or objective.options.uses_context,
+            with_layers=with_layers,
         )
         return objective.judge(predicted, passes), passes
 

@@ -15,12 +15,13 @@ from transformers import ElectraForMaskedLM, ElectraForPreTraining
 from transformers.modeling_outputs import ModelOutput
 from transformers.models.electra.modeling_electra import ElectraPreTrainedModel
 
-from ..objectives import EncoderPasses, MaskedPredictions, Outcome, UpdateSize, fill, gather_rows, sample_tokens
+from ..objectives import MaskedPredictions, Outcome, UpdateSize, fill, gather_rows, sample_tokens
 from ..objectives.electra import ELECTRA_RATES, Replaced, add_discriminator
+from ..objectives.loop import encode_layers
 from ..objectives.loss import BITS
 from ..objectives.options import ElectraOptions
 from .collator import seeded
-from .projection import embeddings_in_use, encode, masked_positions, unwrap
+from .projection import masked_positions, unwrap
 from .trainer import TrueNegativeTrainer
 
 _SHARED = ("embedding_size", "vocab_size", "max_position_embeddings", "type_vocab_size", "tie_word_embeddings")
@@ -114,7 +115,7 @@ class ElectraForReplacedTokens(ElectraPreTrainedModel):
         inputs = {"attention_mask": attention_mask, "token_type_ids": token_type_ids}
         predicted = self.generator(input_ids=input_ids, **inputs).logits
         tokens = replace(predicted)
-        states = encode(self.discriminator.electra, {"input_ids": tokens, **inputs}, with_layers)
+        states = encode_layers(self.discriminator.electra, {"input_ids": tokens, **inputs}, with_layers)
         logits = self.discriminator.discriminator_predictions(states[-1])
         return ElectraOutput(
             tokens=tokens, logits=logits, states=states, generator_logits=predicted if self.training else None
@@ -155,32 +156,13 @@ class ElectraTrainer(TrueNegativeTrainer):
             outputs = model(**inputs, replace=self._replace, with_layers=self.true_negatives.uses_context)
         predicted = self._predicted
         del self._batch, self._predicted
-        self._outputs = outputs
-        passes = self._passes(unwrap(model), inputs, predicted)
-        found = self.true_negative_loss.judge(predicted, passes)
-        scored = self.true_negative_loss.loss(found, passes, update)
+        halves, loss, filled = unwrap(model), self.true_negative_loss, (outputs.tokens, outputs.states)
+        with self.accelerator.autocast():
+            passes = loss.passes(predicted, halves, inputs, encoder=halves.discriminator.electra, filled=filled)
+        found = loss.judge(predicted, passes)
+        scored = loss.loss(found, passes, update)
         replaced = Replaced(outputs.tokens, gather_rows(outputs.tokens, found.positions), outputs.logits)
-        return add_discriminator(self.true_negative_loss, scored, found, passes, replaced, update=update), outputs
-
-    def _passes(self, model: Any, inputs: dict[str, Any], predicted: MaskedPredictions) -> EncoderPasses:
-        """The hidden states of the discriminator, which has read the samples already."""
-        encoder, options = model.discriminator.electra, self.true_negatives
-        with_layers = options.uses_context
-        outputs = self._outputs
-        del self._outputs
-
-        def read(tokens: Tensor, gradient: bool, _: bool) -> tuple[Tensor, ...]:
-            with self._pass(encoder, gradient, dropout=not with_layers):
-                return encode(encoder, {**inputs, "input_ids": tokens}, with_layers)
-
-        return EncoderPasses(
-            predicted,
-            options,
-            embeddings=lambda: embeddings_in_use(model),
-            encode=read,
-            with_layers=with_layers,
-            filled=(outputs.tokens, outputs.states),
-        )
+        return add_discriminator(loss, scored, found, passes, replaced, update=update), outputs
 
     @cached_property
     def _replace(self) -> Callable[[Tensor], Tensor]:

@@ -104,15 +104,6 @@ def unwrap(model: Any) -> Any:
     return model
 
 
-def embeddings_in_use(model: Any) -> Tensor:
-    """The input embeddings of a model, shape (V, E), with what an adapter adds to them."""
-    part = unwrap(model).get_input_embeddings()
-    if isinstance(part, nn.Embedding):
-        return part.weight
-    embeddings: Tensor = part(torch.arange(len(part.weight), device=part.weight.device))
-    return embeddings
-
-
 @contextmanager
 def weights_kept(model: nn.Module, are_cast: bool) -> Iterator[None]:
     """Gives a model the weights and buffers back that Trainer casts in place to evaluate in half precision."""
@@ -139,25 +130,6 @@ def is_tied(model: Any) -> bool:
 def masked_positions(labels: Tensor) -> Tensor:
     """Where a token is predicted, int64, shape (N,), indices into the flattened (B, T); a host-device sync."""
     return labels.reshape(-1).ne(IGNORED).nonzero().squeeze(1)
-
-
-def positions_of(model: Any, original: Tensor) -> dict[str, Tensor]:
-    """The positions of the original tokens, where a model (RoBERTa and its kin) numbers what is not padding.
-
-    A padding token that was predicted is a wrong word like others, and no padding.
-    """
-    embeddings = getattr(getattr(model.base_model, "embeddings", None), "position_embeddings", None)
-    padding = getattr(embeddings, "padding_idx", None)
-    if padding is None:
-        return {}
-    real = original.ne(padding).long()
-    return {"position_ids": real.cumsum(1) * real + padding}
-
-
-def encode(encoder: nn.Module, inputs: dict[str, Any], with_layers: bool) -> tuple[Tensor, ...]:
-    """The hidden states of an encoder's every layer, or of the last alone, shape (B, T, H) each."""
-    output = encoder(**inputs, output_hidden_states=with_layers)
-    return tuple(output.hidden_states[1:]) if with_layers else (output[0],)  # the first are the embeddings
 
 
 def mix_counts(model: nn.Module, tokenizer: Any, counts: str | Path, share: float = 0.2) -> RemovableHandle:

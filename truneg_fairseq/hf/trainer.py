@@ -5,23 +5,21 @@ from __future__ import annotations
 import inspect
 import logging
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import DataCollatorForLanguageModeling, Trainer, TrainerCallback
+from transformers import DataCollatorForLanguageModeling, Trainer
 from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 from transformers.trainer_utils import default_compute_objective, get_last_checkpoint
 
 from ..errors import TrueNegError, refuse
-from ..objectives import EncoderPasses, MaskedPredictions, Outcome, TrueNegativeLoss, TrueNegativeOptions, UpdateSize
+from ..objectives import MaskedPredictions, Outcome, TrueNegativeLoss, TrueNegativeOptions, UpdateSize
 from ..objectives.build import parts_for_tokenizer
-from ..objectives.loop import add_counts
+from ..objectives.loop import add_counts, embeddings_in_use, of_all_processes, rates_of
 from ..objectives.loss import ACCURACY, CORRECTION_RATES, IGNORED, Rate
-from ..objectives.passes import dropout_off
 from . import projection
 from .collator import DataCollatorForTrueNegatives
 from .record import differences, read_record, record_of, write_record
@@ -96,7 +94,6 @@ class TrueNegativeTrainer(Trainer):
         self._micro_batch = 0  # of the update
         self._continued: dict[str, Any] = {}  # what the record of a training that resumes has from the one before
         self._own_metrics: set[str] = set()  # of evaluations
-        self.add_callback(_ForgetCounts(self))
 
     @staticmethod
     def generator(model: Any) -> Any:
@@ -141,7 +138,7 @@ class TrueNegativeTrainer(Trainer):
                 f"model: {name} has a decoder; expected an encoder with a masked-LM head",
             ),
             (
-                weight and is_argmax and not projection.embeddings_in_use(model).requires_grad,
+                weight and is_argmax and not embeddings_in_use(model).requires_grad,
                 f"--sr-word-weight {weight}: has no effect on input embeddings that are not trained (frozen, or beside "
                 "adapters); expected embeddings that are trained, or --sr-word-weight 0",
             ),
@@ -240,43 +237,16 @@ class TrueNegativeTrainer(Trainer):
         with self.projection.at(positions):
             outputs = model(**inputs)
         predicted = self.predict_masked(outputs.logits, inputs, labels, positions)
-        passes = self._passes(projection.unwrap(model), inputs, predicted)
+        with self.accelerator.autocast():  # which the unwrapped model's passes have not of accelerate's wrapper
+            passes = self.true_negative_loss.passes(predicted, projection.unwrap(model), inputs)
         return self.true_negative_loss.loss(self.true_negative_loss.judge(predicted, passes), passes, update), outputs
-
-    def _passes(self, model: Any, inputs: dict[str, Any], predicted: MaskedPredictions) -> EncoderPasses:
-        """What else the objective asks of the model: through the unwrapped one, as in the criterion."""
-        options, with_layers = self.true_negatives, self.true_negatives.uses_context
-
-        def read(tokens: Tensor, gradient: bool, dropout: bool) -> tuple[Tensor, ...]:
-            given = {**projection.positions_of(model, predicted.original), **inputs, "input_ids": tokens}
-            with self._pass(model, gradient, dropout):
-                return projection.encode(model.base_model, given, with_layers)
-
-        embeddings = lambda: projection.embeddings_in_use(model)  # noqa: E731
-        return EncoderPasses(predicted, options, embeddings=embeddings, encode=read, with_layers=with_layers)
-
-    @contextmanager
-    def _pass(self, model: nn.Module, gradient: bool, dropout: bool) -> Iterator[None]:
-        """For a pass that does not go through accelerate's wrapper; the objective itself is computed in fp32."""
-        gradients = torch.set_grad_enabled(gradient and torch.is_grad_enabled())
-        with self.accelerator.autocast(), gradients, dropout_off(model, not dropout):
-            yield
 
     def predict_masked(
         self, logits: Tensor, inputs: dict[str, Any], labels: Tensor, positions: Tensor
     ) -> MaskedPredictions:
         """The predictions at the masked positions, of logits of shape (N, V) there, or (B, T, V)."""
-        target = labels.masked_fill(labels.eq(IGNORED), self.true_negative_loss.padding)
         rows = projection.select_rows(logits, positions)
-        return self.true_negative_loss.predict(rows, target, inputs["input_ids"], positions)
-
-    def prediction_step(self, model: Any, inputs: Any, prediction_loss_only: bool, *args: Any, **options: Any) -> Any:
-        """As of Trainer, which asks for the outputs even where it looks at the loss alone."""
-        self._loss_only = prediction_loss_only
-        try:
-            return super().prediction_step(model, inputs, prediction_loss_only, *args, **options)
-        finally:
-            self._loss_only = False
+        return self.true_negative_loss.predict(rows, labels, inputs["input_ids"], positions, IGNORED)
 
     def _new_examples(self, batch: int) -> int:
         """How many examples of a batch, its first ones, were not evaluated before.
@@ -304,20 +274,15 @@ class TrueNegativeTrainer(Trainer):
 
     def sums(self, training: bool) -> dict[str, float]:
         """The counts of all processes since they were asked for last."""
-        sums, self._counts[training] = self._counts[training], {}
-        if not sums:
-            return {}
-        names = sorted(sums)
-        summed = self.accelerator.reduce(torch.stack([sums[name] for name in names]), "sum").tolist()
-        return dict(zip(names, summed, strict=True))
+        sums, self._counts[training] = of_all_processes(self._counts[training]), {}
+        return sums
 
     def _rates(self, training: bool) -> dict[str, float]:
         """The uncorrected loss, NaN where no token is masked, and the rates; {} where no batch was counted."""
         if not (sums := self.sums(training)):
             return {}
         loss = sums["loss"] / sums["sample_size"] if sums["sample_size"] else math.nan
-        rates = {rate.name: rate.value(sums) for rate in self.rates if set(rate.counts) <= sums.keys()}
-        return {self.plain_loss: loss, **rates}
+        return {self.plain_loss: loss, **rates_of(sums, self.rates)}
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Adds the uncorrected loss and the rates to what Trainer logs while it trains."""
@@ -343,6 +308,11 @@ class TrueNegativeTrainer(Trainer):
             earlier = [*before.get("changes", []), *(f"from {Path(last).name} on: {line}" for line in changed)]
             self._continued = {"base_model": before["base_model"], "changes": earlier}
         return super().train(resume_from_checkpoint, *args, **options)
+
+    def _inner_training_loop(self, *args: Any, **options: Any) -> Any:
+        """As of Trainer; forgets what a training counted that was broken off: by Ctrl-C, or for a smaller batch."""
+        self._counts[True], self._update_tokens = {}, None
+        return super()._inner_training_loop(*args, **options)
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Saves the model, and beside it how it was trained."""
@@ -372,13 +342,15 @@ class TrueNegativeTrainer(Trainer):
             return metrics
 
         self.compute_metrics = compute and noted
+        # Trainer asks for the outputs even where it looks at the loss alone.
+        self._loss_only = self.args.prediction_loss_only if prediction_loss_only is None else prediction_loss_only
         try:
             with projection.weights_kept(self.model, self.args.fp16_full_eval or self.args.bf16_full_eval):
                 output = super().evaluation_loop(
                     dataloader, description, prediction_loss_only, ignore_keys, metric_key_prefix
                 )
         finally:
-            self.compute_metrics = compute
+            self.compute_metrics, self._loss_only = compute, False
         if rates := self._rates(training=False):
             loss = rates.pop(self.plain_loss)
             if math.isnan(loss):
@@ -402,16 +374,6 @@ class TrueNegativeTrainer(Trainer):
             )
 
         return super().hyperparameter_search(hp_space, compute_objective or without_rates, *args, **options)
-
-
-class _ForgetCounts(TrainerCallback):
-    """Forgets what a training counted that was broken off: by Ctrl-C, or for a smaller batch."""
-
-    def __init__(self, trainer: TrueNegativeTrainer) -> None:
-        self._trainer = trainer
-
-    def on_train_begin(self, *_: Any, **__: Any) -> None:
-        self._trainer._counts[True], self._trainer._update_tokens = {}, None
 
 
 def _labels_of(inputs: Mapping[str, Any]) -> Tensor:

@@ -2,7 +2,7 @@
 
 from .corpus_targets import CorpusTargets
 from .electra import sample_tokens
-from .false_negatives import BlockedPairs, Detector, find_false_negatives, pair_keys
+from .false_negatives import Detector, find_false_negatives, pair_keys
 from .loop import TrueNegativeLoss
 from .loss import Objective, Outcome, UpdateSize
 from .options import ElectraOptions, TrueNegativeOptions
@@ -10,7 +10,6 @@ from .passes import EncoderPasses, MaskedPredictions, fill, gather_rows
 from .soft_targets import SynonymLists
 
 __all__ = [
-    "BlockedPairs",
     "CorpusTargets",
     "Detector",
     "ElectraOptions",

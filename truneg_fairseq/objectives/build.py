@@ -15,7 +15,7 @@ from torch import Tensor
 from ..errors import TrueNegError
 from ..vocabulary import Vocabulary, WordBoundaries, vocabulary_of_tokenizer
 from .corpus_targets import CorpusTargets
-from .false_negatives import BlockedPairs, Detector, acceptance_model, pair_keys
+from .false_negatives import Detector, acceptance_model, pair_keys
 from .loss import BITS
 from .options import TABLE, TrueNegativeOptions
 from .passes import MaskedPredictions, fill, gather_rows
@@ -65,11 +65,10 @@ def build_parts(
 
         path = Path(options.synonym_table) if options.synonym_table else None
         table = provide_table(words, folder, path, options.synonym_source)
-        gold, synonym = torch.from_numpy(table.gold).long(), torch.from_numpy(table.synonym).long()
-        keys = pair_keys(gold, synonym)
+        keys = pair_keys(*_pairs_of(table))
         if options.synonym_targets:
-            parts["synonyms"] = SynonymLists(gold, synonym, len(words))
-    only_logged = keys is not None and not options.needs_table and not options.gives_probability
+            parts["synonyms"] = SynonymLists(*_pairs_of(table), len(words))
+    only_logged = keys is not None and not options.needs_table and options.features == {TABLE}
     if options.finds_false_negatives or only_logged:
         parts["detector"] = _detector(options, words, folder, keys)
     parts["table"] = table
@@ -105,17 +104,24 @@ def read_corpus_targets(path: Path, symbols: Sequence[str]) -> CorpusTargets:
 
 def _detector(options: TrueNegativeOptions, words: Vocabulary, folder: Path, keys: Tensor | None) -> Detector:
     features, threshold = options.features, options.hc_threshold
-    if not options.gives_probability:
+    if features == {TABLE}:
         return Detector(features, threshold, keys)
     from ..synonyms.build import provide_exclusions
     from ..synonyms.wordnet import eligible_words
 
-    file = options.hc_acceptance_model
-    regression = acceptance_model(features, Path(file) if file else None)
-    pairs = provide_exclusions(words, folder)
-    gold, other = torch.from_numpy(pairs.gold).long(), torch.from_numpy(pairs.synonym).long()
-    blocked = BlockedPairs(torch.from_numpy(eligible_words(words)), gold, other)
-    return Detector(features, threshold, keys if TABLE in features else None, regression, blocked)
+    file, pairs = options.hc_acceptance_model, provide_exclusions(words, folder)
+    return Detector(
+        features,
+        threshold,
+        keys if TABLE in features else None,
+        acceptance_model(features, Path(file) if file else None),
+        eligible=torch.from_numpy(eligible_words(words)),
+        blocked=pair_keys(*_pairs_of(pairs)),
+    )
+
+
+def _pairs_of(table: Any) -> tuple[Tensor, Tensor]:
+    return torch.from_numpy(table.gold).long(), torch.from_numpy(table.synonym).long()
 
 
 def parts_for_tokenizer(tokenizer: Any, options: TrueNegativeOptions, size: int | None = None) -> dict[str, Any]:
@@ -133,7 +139,7 @@ def parts_for_tokenizer(tokenizer: Any, options: TrueNegativeOptions, size: int 
     teacher = transformers_teacher(options.teacher, tokenizer) if options.teacher_targets and options.teacher else None
     # A folder of the cache for each tokenizer and source.
     folder: Path = cache_path(words, options.synonym_source).with_suffix("")
-    padding = tokenizer.pad_token_id
+    padding = -1 if tokenizer.pad_token_id is None else tokenizer.pad_token_id
     parts = build_parts(options, symbols=words.symbols, folder=folder, padding=padding, words=words, teacher=teacher)
     logger.info("%s", expected_losses(len(words), parts["corpus"]))
     return parts

@@ -5,8 +5,8 @@ candidates (hard correction, Eq. 2); without it every other word is. A logistic 
 people by ``truneg synonyms judge --fit``, makes of the features a probability that people accept the candidate; from a
 threshold on the candidate is a false negative (docs/explain/false_negatives.md has what each feature is worth).
 
-Antonyms, numbers and other forms of the same word are near in embeddings and hidden states too. Such pairs
-(:class:`BlockedPairs`) are never false negatives of a detector that gives probabilities.
+Antonyms, numbers and other forms of the same word are near in embeddings and hidden states too. Such pairs are never
+false negatives of a detector that gives probabilities.
 """
 
 from __future__ import annotations
@@ -140,28 +140,6 @@ class FalseNegatives(NamedTuple):
     acceptance: Tensor | None
 
 
-class BlockedPairs(nn.Module):
-    """Pairs that a detector must never accept, however near they are.
-
-    Args:
-        eligible: bool, shape (V,), the words that can be gold or accepted: no pieces, numbers, stop words.
-        gold: int64, shape (P,), of ordered pairs: antonyms, and other forms of the same word.
-        other: int64, shape (P,).
-    """
-
-    eligible: Tensor
-    keys: Tensor
-
-    def __init__(self, eligible: Tensor, gold: Tensor, other: Tensor) -> None:
-        super().__init__()
-        self.register_buffer("eligible", eligible, persistent=False)
-        self.register_buffer("keys", pair_keys(gold, other), persistent=False)
-
-    def acceptable(self, gold: Tensor, token: Tensor) -> Tensor:
-        """Whether a detector may accept each token in place of each gold word, bool, shape (N,)."""
-        return self.eligible[gold] & self.eligible[token] & ~contains_pairs(self.keys, gold, token)
-
-
 class Detector(nn.Module):
     """Finds false negatives.
 
@@ -170,10 +148,15 @@ class Detector(nn.Module):
         threshold: the smallest probability of acceptance, in [0, 1].
         keys: int64, shape (P + 1,), of :func:`pair_keys`; needed where "table" is among the features.
         regression: makes the probability from the features; None for a table alone.
-        blocked: needed where there is a regression.
+        eligible: bool, shape (V,), the words that can be gold or accepted: no pieces, numbers, stop words; needed where
+            there is a regression.
+        blocked: int64, shape (P + 1,), of :func:`pair_keys`, of pairs that are never accepted, however near they are:
+            antonyms, and other forms of the same word; needed where there is a regression.
     """
 
-    keys: Tensor | None
+    keys: Tensor
+    eligible: Tensor
+    blocked: Tensor
 
     def __init__(
         self,
@@ -181,12 +164,14 @@ class Detector(nn.Module):
         threshold: float,
         keys: Tensor | None = None,
         regression: AcceptanceModel | None = None,
-        blocked: BlockedPairs | None = None,
+        *,
+        eligible: Tensor | None = None,
+        blocked: Tensor | None = None,
     ) -> None:
         super().__init__()
-        self.features, self.threshold = features, threshold
-        self.regression, self.blocked = regression, blocked
-        self.register_buffer("keys", keys, persistent=False)
+        self.features, self.threshold, self.regression = features, threshold, regression
+        for name, buffer in (("keys", keys), ("eligible", eligible), ("blocked", blocked)):
+            self.register_buffer(name, buffer, persistent=False)
 
     @torch.no_grad()
     def find(self, predicted: MaskedPredictions, tokens: Tensor, passes: EncoderPasses) -> FalseNegatives:
@@ -194,15 +179,14 @@ class Detector(nn.Module):
         assert predicted.whole_word is not None
         gold = predicted.gold
         if TABLE in self.features:
-            assert self.keys is not None
             candidate = find_false_negatives(gold, tokens, predicted.whole_word, self.keys)
         else:
             candidate = predicted.whole_word & gold.ne(tokens)
         if self.regression is None:
             return FalseNegatives(candidate, None)
-        assert self.blocked is not None
         features = {TABLE: candidate}
-        candidate = candidate & self.blocked.acceptable(gold, tokens)
+        blocked = contains_pairs(self.blocked, gold, tokens)
+        candidate = candidate & self.eligible[gold] & self.eligible[tokens] & ~blocked
         if "embedding" in self.features:
             features["embedding"] = embedding_cosine(passes.embeddings(), gold, tokens)
         if "context" in self.features:

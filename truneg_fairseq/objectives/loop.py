@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, distributed
+from torch import Tensor, distributed, nn
 
 from ..errors import TrueNegError
 from ..vocabulary import PAD, read_symbols
@@ -122,9 +122,7 @@ class TrueNegativeLoss(Objective):
             embeddings: shape (V, E), the input embeddings, where no model is given.
 
         Raises:
-            TrueNegError: an option needs ``input_ids``, ``model`` or ``embeddings``; shapes that do not fit; on a CPU
-                also a label that the logits have no column for. On a GPU such a label is a device-side assertion of
-                CUDA's, because to look at labels would wait for the device.
+            TrueNegError: an option needs ``input_ids``, ``model`` or ``embeddings``; or shapes do not fit.
         """
         logits, items = getattr(logits, "logits", logits), num_items if num_items is not None else num_items_in_batch
         if logits.shape[:-1] != labels.shape:
@@ -133,8 +131,6 @@ class TrueNegativeLoss(Objective):
                 f"{tuple(labels.shape)}; expected labels of shape {tuple(logits.shape[:-1])}"
             )
         rows, flat = logits.reshape(-1, logits.size(-1)), labels.reshape(-1)
-        if flat.device.type == "cpu" and not torch.compiler.is_compiling():
-            self._check_labels(flat, rows.size(-1))
         if self._is_plain():
             return self._plain(rows, flat, labels.shape, items)
         watched, inputs = self._watched or (None, {})
@@ -142,7 +138,10 @@ class TrueNegativeLoss(Objective):
         if input_ids is None and (seen := inputs.get("input_ids")) is not None and seen.shape == labels.shape:
             input_ids = seen
         predicted = self._predictions(rows, labels, input_ids)
-        passes = self._passes(predicted, model, inputs, embeddings)
+        others = {name: value for name, value in inputs.items() if name in ("attention_mask", "token_type_ids")}
+        if not others and self.padding >= 0:
+            others = {"attention_mask": predicted.original.ne(self.padding).long()}
+        passes = self.passes(predicted, model, others, embeddings=embeddings)
         judged = self.judge(predicted, passes)
         if self.reduction == "none":
             with full_precision(rows.device):
@@ -175,23 +174,8 @@ class TrueNegativeLoss(Objective):
 
         A host-device sync; docs/reference/files.md explains the names. Every process has to ask.
         """
-        sums, self._sums = self._sums, {}
-        if not sums:
-            return {}
-        total = torch.stack([sums[name] for name in sorted(sums)])
-        if distributed.is_available() and distributed.is_initialized():
-            distributed.all_reduce(total)
-        named = dict(zip(sorted(sums), total.tolist(), strict=True))
-        rates = (Rate("mlm_loss", "loss", "sample_size"), ACCURACY, *CORRECTION_RATES)
-        return {rate.name: rate.value(named) for rate in rates if set(rate.counts) <= named.keys()}
-
-    def _check_labels(self, labels: Tensor, size: int) -> None:
-        wrong = labels[(labels.ge(size) | labels.lt(0)) & labels.ne(self.ignore_index)]
-        if len(wrong):
-            raise TrueNegError(
-                f"TrueNegativeLoss: found the label {int(wrong[0])} with logits of {size} tokens; expected labels from "
-                f"0 to {size - 1}, or {self.ignore_index} where nothing is predicted"
-            )
+        sums, self._sums = of_all_processes(self._sums), {}
+        return rates_of(sums, (Rate("mlm_loss", "loss", "sample_size"), ACCURACY, *CORRECTION_RATES))
 
     def _is_plain(self) -> bool:
         options = self.options
@@ -219,49 +203,58 @@ class TrueNegativeLoss(Objective):
 
     def _predictions(self, rows: Tensor, labels: Tensor, input_ids: Tensor | None) -> MaskedPredictions:
         """The predictions at every label; without ``input_ids`` the original sentences are not known."""
-        flat, options = labels.reshape(-1), self.options
-        counted = flat.ne(self.ignore_index)
+        options = self.options
         if input_ids is None and (options.corpus_targets or options.sr_sent_weight or options.uses_context):
             raise self._lack("input_ids")
         grid = labels if labels.dim() > 1 else labels[None]
         tokens = torch.zeros_like(grid) if input_ids is None else input_ids.view_as(grid)
-        gold, whole = torch.where(counted, flat, 0), None
-        original = torch.where(grid.ne(self.ignore_index), grid, tokens)
-        if self.boundaries is not None:
-            size = len(self.boundaries.continues)
-            if rows.size(-1) < size:
-                raise TrueNegError(
-                    f"TrueNegativeLoss: found logits of {rows.size(-1)} tokens, expected {size}, the tokenizer's"
-                )
-            known = gold.clamp(max=size - 1)  # a model may have more rows than its tokenizer has tokens
-            alone = self.boundaries.whole_alone(known)
-            whole = alone if input_ids is None else self.boundaries.whole(original.clamp(max=size - 1)).reshape(-1)
-            whole = whole & counted & gold.lt(size)
-        positions = torch.arange(len(flat), device=flat.device)
-        return MaskedPredictions(rows, original, positions, gold, most_likely(rows), counted, whole)
+        if self.continues is not None and rows.size(-1) < len(self.continues):
+            raise TrueNegError(
+                f"TrueNegativeLoss: found logits of {rows.size(-1)} tokens, expected {len(self.continues)}, the "
+                "tokenizer's"
+            )
+        positions = torch.arange(grid.numel(), device=grid.device)
+        predicted = self.predict(rows, grid, tokens, positions, self.ignore_index)
+        if input_ids is None and self.boundaries is not None:
+            alone = self.boundaries.whole_alone(predicted.gold) & predicted.counted
+            return predicted._replace(whole_word=alone)
+        return predicted
 
-    def _passes(
-        self, predicted: MaskedPredictions, model: Any, inputs: dict[str, Any], embeddings: Tensor | None
+    def passes(
+        self,
+        predicted: MaskedPredictions,
+        model: Any,
+        inputs: Mapping[str, Any],
+        *,
+        embeddings: Tensor | None = None,
+        encoder: Any = None,
+        filled: tuple[Tensor, Sequence[Tensor]] | None = None,
     ) -> EncoderPasses:
-        with_layers = self.options.uses_context
+        """What the objective asks of a model of transformers, not wrapped; with the autocast that is on.
+
+        Args:
+            predicted: the predictions.
+            model: the model; None where ``embeddings`` are enough.
+            inputs: its other inputs, such as the attention mask.
+            embeddings: shape (V, E); None for the model's.
+            encoder: None for the model's.
+            filled: see :class:`~.passes.EncoderPasses`.
+        """
 
         def weight() -> Tensor:
             if embeddings is None and model is None:
                 raise self._lack("embeddings")
-            return model.get_input_embeddings().weight if embeddings is None else embeddings
+            return embeddings_in_use(model) if embeddings is None else embeddings
 
         def encode(tokens: Tensor, gradient: bool, dropout: bool) -> tuple[Tensor, ...]:
             if model is None:
                 raise self._lack("model")
-            others = {name: value for name, value in inputs.items() if name in ("attention_mask", "token_type_ids")}
-            if not others and self.padding >= 0:
-                others = {"attention_mask": predicted.original.ne(self.padding).long()}
-            encoder = getattr(model, "base_model", model)
-            with torch.set_grad_enabled(gradient and torch.is_grad_enabled()), dropout_off(model, not dropout):
-                output = encoder(input_ids=tokens, **others, output_hidden_states=with_layers)
-            return tuple(output.hidden_states[1:]) if with_layers else (output[0],)
+            reader = encoder or getattr(model, "base_model", model)
+            given = {**_positions_of(reader, predicted.original), **inputs, "input_ids": tokens}
+            with torch.set_grad_enabled(gradient and torch.is_grad_enabled()), dropout_off(reader, not dropout):
+                return encode_layers(reader, given, self.options.uses_context)
 
-        return EncoderPasses(predicted, self.options, embeddings=weight, encode=encode, with_layers=with_layers)
+        return EncoderPasses(predicted, self.options, embeddings=weight, encode=encode, filled=filled)
 
     def _lack(self, argument: str) -> TrueNegError:
         """What is wrong where a loss needs more than logits and labels."""
@@ -269,6 +262,50 @@ class TrueNegativeLoss(Objective):
             f"TrueNegativeLoss with {self.options.described()}: needs {argument}; expected loss_fn(logits, labels, "
             f"{argument}=...), or loss_fn.watch(model)"
         )
+
+
+def encode_layers(encoder: nn.Module, inputs: dict[str, Any], with_layers: bool) -> tuple[Tensor, ...]:
+    """The hidden states of every layer of transformers' encoder, or of the last alone, shape (B, T, H) each."""
+    output = encoder(**inputs, output_hidden_states=with_layers)
+    return tuple(output.hidden_states[1:]) if with_layers else (output[0],)  # the first are the embeddings
+
+
+def embeddings_in_use(model: Any) -> Tensor:
+    """The input embeddings of a model of transformers, shape (V, E), with what an adapter adds to them."""
+    part = model.get_input_embeddings()
+    if isinstance(part, nn.Embedding):
+        return part.weight
+    embeddings: Tensor = part(torch.arange(len(part.weight), device=part.weight.device))
+    return embeddings
+
+
+def _positions_of(encoder: Any, original: Tensor) -> dict[str, Tensor]:
+    """The positions of the original tokens, where a model (RoBERTa and its kin) numbers what is not padding.
+
+    A padding token that was predicted is a wrong word like others, and no padding.
+    """
+    embeddings = getattr(getattr(encoder, "embeddings", None), "position_embeddings", None)
+    padding = getattr(embeddings, "padding_idx", None)
+    if padding is None:
+        return {}
+    real = original.ne(padding).long()
+    return {"position_ids": real.cumsum(1) * real + padding}
+
+
+def of_all_processes(sums: Mapping[str, Tensor]) -> dict[str, float]:
+    """Sums of :func:`add_counts`, over all processes; a host-device sync."""
+    names = sorted(sums)
+    if not names:
+        return {}
+    total = torch.stack([sums[name] for name in names])
+    if distributed.is_available() and distributed.is_initialized():
+        distributed.all_reduce(total)
+    return dict(zip(names, total.tolist(), strict=True))
+
+
+def rates_of(sums: Mapping[str, float], rates: Iterable[Rate]) -> dict[str, float]:
+    """The rates whose counts are there, by name."""
+    return {rate.name: rate.value(sums) for rate in rates if set(rate.counts) <= sums.keys()}
 
 
 def add_counts(sums: dict[str, Tensor], counts: Mapping[str, Tensor]) -> None:

@@ -94,18 +94,21 @@ class Objective(nn.Module):
         """Which tokens continue words; None where nothing looks at words."""
         return None if self.continues is None else WordBoundaries(self.continues, self.unfinished)
 
-    def predict(self, logits: Tensor, labels: Tensor, tokens: Tensor, positions: Tensor) -> MaskedPredictions:
+    def predict(
+        self, logits: Tensor, labels: Tensor, tokens: Tensor, positions: Tensor, ignored: int | None = None
+    ) -> MaskedPredictions:
         """The predictions of a batch; false negatives are not looked for yet, see :meth:`judge`.
 
         Args:
             logits: shape (N, V), with gradient.
-            labels: int64, shape (B, T), the original tokens at masked positions and padding elsewhere.
+            labels: int64, shape (B, T), the original tokens at masked positions and ``ignored`` elsewhere.
             tokens: int64, shape (B, T), masked.
             positions: int64, shape (N,), where the logits are, indices into the flattened (B, T).
+            ignored: None for padding.
         """
-        gold = labels.reshape(-1)[positions]
-        counted = gold.ne(self.padding)
-        original = torch.where(labels.ne(self.padding), labels, tokens)
+        masked = labels.ne(self.padding if ignored is None else ignored)
+        original = torch.where(masked, labels, tokens)
+        gold, counted = original.reshape(-1)[positions], masked.reshape(-1)[positions]
         whole = self.boundaries.whole(original).reshape(-1)[positions] & counted if self.boundaries else None
         return MaskedPredictions(logits, original, positions, gold, most_likely(logits), counted, whole)
 

@@ -6,7 +6,7 @@ and built-in types only.
 """
 
 from dataclasses import dataclass, fields
-from typing import Optional
+from typing import Any, Optional
 
 from .. import options
 from ..errors import TrueNegError, refuse
@@ -20,16 +20,17 @@ FEATURES = (TABLE, "embedding", "context")
 """What a detector looks at: 1 or 0 for a pair of the table, and the cosines of :mod:`~.false_negatives`."""
 
 
+def _share(help: str, default: float = 0.0) -> Any:
+    return option(default, f"{help}, in [0, 1]", ge=0, le=1)
+
+
 @dataclass(kw_only=True)
 class GenerationOptions:
     """What needs no masked words, so that models that generate have it too; every weight 0 is plain training."""
 
-    hc_weight: float = option(
-        0.0,
+    hc_weight: float = _share(
         "hard correction (Eq. 2): share of the loss that is dropped where the prediction is a synonym of the original "
-        "word, in [0, 1]",
-        ge=0,
-        le=1,
+        "word"
     )
     sr_word_weight: float = option(
         0.0,
@@ -47,15 +48,9 @@ class GenerationOptions:
         "lexicon of the synonym table (default: the table beside the data, else wordnet): wordnet, inflected, or an "
         "expression such as wordnet&inflected; 'truneg synonyms build' makes tables of other sources",
     )
-    synonym_targets: float = option(
-        0.0, "soft targets: the share of the target for the synonyms of the table, in [0, 1]", ge=0, le=1
-    )
-    corpus_targets: float = option(
-        0.0,
-        "soft targets: the share for the words that a text has between the same two neighbours (--corpus-counts), in "
-        "[0, 1]",
-        ge=0,
-        le=1,
+    synonym_targets: float = _share("soft targets: the share of the target for the synonyms of the table")
+    corpus_targets: float = _share(
+        "soft targets: the share for the words that a text has between the same two neighbours (--corpus-counts)"
     )
     corpus_counts: Optional[str] = option(
         None,
@@ -78,12 +73,9 @@ class GenerationOptions:
         "the model's distribution, whose gradient reaches the predictions (EMO)",
         choices=("argmax", "expected"),
     )
-    loss_truncation: float = option(
-        0.0,
+    loss_truncation: float = _share(
         "research: drop the loss of this share of a batch's masked positions, where the original word is least "
-        "likely: the control for every other way to drop some, in [0, 1]",
-        ge=0,
-        le=1,
+        "likely: the control for every other way to drop some"
     )
 
 
@@ -98,20 +90,12 @@ class TrueNegativeOptions(GenerationOptions):
         "ELECTRA)",
         ge=0,
     )
-    uniform_targets: float = option(
-        0.0, "soft targets: the share for all words alike (label smoothing), in [0, 1]", ge=0, le=1
+    uniform_targets: float = _share("soft targets: the share for all words alike (label smoothing)")
+    nearest_targets: float = _share(
+        "soft targets: the share for the ten words with the nearest input embeddings, by exp(cosine / 0.1)"
     )
-    nearest_targets: float = option(
-        0.0,
-        "soft targets: the share for the ten words with the nearest input embeddings, by exp(cosine / 0.1), in [0, 1]",
-        ge=0,
-        le=1,
-    )
-    teacher_targets: float = option(
-        0.0,
-        "soft targets: the share for the 64 words that another model (--teacher) finds most probable, in [0, 1]",
-        ge=0,
-        le=1,
+    teacher_targets: float = _share(
+        "soft targets: the share for the 64 words that another model (--teacher) finds most probable"
     )
     teacher: Optional[str] = option(
         None,
@@ -127,11 +111,8 @@ class TrueNegativeOptions(GenerationOptions):
         "would accept, judged by 'embedding' (cosine of the input embeddings) or 'context' (cosine of the states in "
         "the sentence, mean over the layers), joined by '+'; with table only its pairs are judged: table+embedding",
     )
-    hc_threshold: float = option(
-        0.5,
-        "research: smallest probability of acceptance that a detector other than table corrects, in [0, 1]",
-        ge=0,
-        le=1,
+    hc_threshold: float = _share(
+        "research: smallest probability of acceptance that a detector other than table corrects", 0.5
     )
     hc_acceptance_model: Optional[str] = option(
         None,
@@ -143,11 +124,6 @@ class TrueNegativeOptions(GenerationOptions):
     def features(self) -> frozenset[str]:
         """What the detector looks at, of :data:`FEATURES`."""
         return frozenset(self.hc_detector.split("+"))
-
-    @property
-    def gives_probability(self) -> bool:
-        """Whether the detector gives probabilities of acceptance."""
-        return self.features != {TABLE}
 
     @property
     def finds_false_negatives(self) -> bool:
@@ -175,14 +151,9 @@ class TrueNegativeOptions(GenerationOptions):
         check_detector(self.hc_detector, "--hc-detector")
         shares = self.soft_target_shares | ({"label_smoothing": label_smoothing} if label_smoothing else {})
         listed = ", ".join(f"{flag_of(name)} {share}" for name, share in shares.items())
-        untaught = self.teacher_targets and self.teacher is None
-        refuse(
-            (
-                sum(shares.values()) > 1,
-                f"{listed}: the shares are more than the whole target; expected at most 1 together",
-            ),
-            (untaught, f"--teacher-targets {self.teacher_targets}: expected --teacher, the model that teaches"),
-        )
+        too_much = f"{listed}: the shares are more than the whole target; expected at most 1 together"
+        untaught = f"--teacher-targets {self.teacher_targets}: expected --teacher, the model that teaches"
+        refuse((sum(shares.values()) > 1, too_much), (self.teacher_targets and self.teacher is None, untaught))
 
     def described(self) -> str:
         """What is asked for besides the defaults, as flags."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -77,11 +78,6 @@ def count_rows(hits: Tensor, predicted: MaskedPredictions) -> Tensor:
     return rows.gt(0).sum()
 
 
-# What is kept of a pass: the last layer's states, shape (B, T, H), and all layers' at the masked positions, shape
-# (L, N, H), without gradient; None where nothing compares them.
-_Encoded = tuple[Tensor, Tensor | None]
-
-
 class EncoderPasses:
     """What the objective asks of a masked LM beyond the logits: passes of its encoder, each made when first asked for.
 
@@ -93,9 +89,9 @@ class EncoderPasses:
         options: decide on gradient and dropout.
         embeddings: finds the input embedding matrix, shape (V, E).
         encode: takes tokens, int64, shape (B, T), whether a gradient is wanted and whether dropout is; gives the
-            states of the layers, shape (B, T, H) each, the last layer's last. Without ``with_layers`` those of the last
-            layer are enough.
-        with_layers: give :meth:`hidden_states`; needed where ``options.uses_context`` is true.
+            states of the layers, shape (B, T, H) each, the last layer's last; those of the last layer are enough where
+            nothing asks for :meth:`hidden_states`.
+        with_layers: give :meth:`hidden_states` also where ``options.uses_context`` is false.
         filled: the filled sentences and their states, as ``encode`` gives them, where that pass is made already; None
             to fill the sentences with the predictions.
     """
@@ -107,15 +103,11 @@ class EncoderPasses:
         *,
         embeddings: Callable[[], Tensor],
         encode: Callable[[Tensor, bool, bool], Sequence[Tensor]],
-        with_layers: bool,
+        with_layers: bool = False,
         filled: tuple[Tensor, Sequence[Tensor]] | None = None,
     ) -> None:
-        self._predicted = predicted
-        self._options = options
-        self._encode = encode
-        self._with_layers = with_layers
-        self._original: _Encoded | None = None
-        self._filled = None if filled is None else (filled[0], self._keep(filled[1]))
+        self._predicted, self._options, self._encode, self._given = predicted, options, encode, filled
+        self._with_layers = with_layers or options.uses_context
         # Detectors and soft targets, which want no gradient, may be the first to ask for a pass that trains.
         self._gradient = torch.is_grad_enabled()
         self._autocast = autocast_of(predicted.logits.device)
@@ -123,44 +115,38 @@ class EncoderPasses:
 
     def original(self) -> Tensor:
         """The last layer's hidden states of the original sentences, shape (B, T, H)."""
-        return self._read_original()[0]
+        return self._original[0]
 
     def filled(self) -> tuple[Tensor, Tensor]:
         """Sentences with other words at the masked positions, int64, shape (B, T), and their last hidden states."""
-        tokens, (last, _) = self._read_filled()
-        return tokens, last
+        return self._filled[0], self._filled[1][0]
 
     def hidden_states(self) -> tuple[Tensor, Tensor]:
         """Every layer's states at the masked positions of the original and of the filled sentences.
 
-        Shape (L, N, H) each, without gradient; needs ``with_layers``.
+        Shape (L, N, H) each, without gradient; needs ``with_layers`` or ``options.uses_context``.
         """
-        original, filled = self._read_original()[1], self._read_filled()[1][1]
-        assert original is not None
-        assert filled is not None
-        return original, filled
+        return torch.stack(self._original[1]), torch.stack(self._filled[1][1])
 
-    def _read_original(self) -> _Encoded:
-        if self._original is None:
-            self._original = self._read(self._predicted.original, False, not self._options.uses_context)
-        return self._original
+    @cached_property
+    def _original(self) -> tuple[Tensor, list[Tensor]]:
+        return self._read(self._predicted.original, False, not self._options.uses_context)
 
-    def _read_filled(self) -> tuple[Tensor, _Encoded]:
-        if self._filled is None:
-            tokens = fill(self._predicted, self._predicted.prediction)
-            trained = self._options.sr_sent_weight != 0
-            self._filled = tokens, self._read(tokens, trained, trained)
-        return self._filled
+    @cached_property
+    def _filled(self) -> tuple[Tensor, tuple[Tensor, list[Tensor]]]:
+        if self._given is not None:
+            return self._given[0], self._keep(self._given[1])
+        tokens, trained = fill(self._predicted, self._predicted.prediction), self._options.sr_sent_weight != 0
+        return tokens, self._read(tokens, trained, trained)
 
-    def _read(self, tokens: Tensor, gradient: bool, dropout: bool) -> _Encoded:
+    def _read(self, tokens: Tensor, gradient: bool, dropout: bool) -> tuple[Tensor, list[Tensor]]:
         with torch.set_grad_enabled(self._gradient), self._autocast():
             return self._keep(self._encode(tokens, gradient, dropout))
 
-    def _keep(self, states: Sequence[Tensor]) -> _Encoded:
-        if not self._with_layers:
-            return states[-1], None
-        rows = [gather_rows(layer.detach(), self._predicted.positions) for layer in states]
-        return states[-1], torch.stack(rows)
+    def _keep(self, states: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """The last layer's states, and all layers' at the masked positions, which are far fewer."""
+        layers = states if self._with_layers else ()
+        return states[-1], [gather_rows(layer.detach(), self._predicted.positions) for layer in layers]
 
 
 def autocast_of(device: torch.device) -> Callable[[], contextlib.AbstractContextManager[object]]:
