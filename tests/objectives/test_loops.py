@@ -1,4 +1,4 @@
-"""TrueNegativeLoss in the loops that people have: each is nn.CrossEntropyLoss's to the bit while every weight is 0."""
+"""TrueNegativeLoss in the loops that people have: it is nn.CrossEntropyLoss to the bit while every weight is 0."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from truneg_fairseq.objectives.build import expected_losses
 from truneg_fairseq.synonyms import SynonymTable
 from truneg_fairseq.vocabulary import read_symbols, vocabulary_of_tokenizer
 
-WORDS = "cat dog mat house big red small old sat ran stood walked".split()
 OPTIONS = {
+    "plain": {},
     "hc": {"hc_weight": 1.0},
     "uniform": {"uniform_targets": 0.1},
     "synonyms": {"synonym_targets": 0.2, "synonym_shape": "uniform"},
@@ -28,14 +28,14 @@ OPTIONS = {
 }
 
 
-@pytest.fixture
-def dictionary(tmp_path: Path) -> Path:
-    """A dict.txt, and beside it a table in which neighbours in WORDS are synonyms."""
-    path = tmp_path / "dict.txt"
-    path.write_text("".join(f"{word} {100 - row}\n" for row, word in enumerate(WORDS)), encoding="utf-8")
+@pytest.fixture(params=OPTIONS)
+def loss_fn(request, tmp_path):
+    """With a dict.txt, and beside it a table in which neighbours are synonyms."""
+    words, path = "cat dog mat house big red small old sat ran stood walked".split(), tmp_path / "dict.txt"
+    path.write_text("".join(f"{word} {100 - row}\n" for row, word in enumerate(words)), encoding="utf-8")
     vocabulary = vocabulary_of(read_symbols(path), tmp_path, tokenization="words")
     save_table(tmp_path / "synonyms.npz", vocabulary, [(row, row + 1 - 2 * (row % 2)) for row in range(4, 16)])
-    return path
+    return TrueNegativeLoss.for_dictionary(path, tokenization="words", **OPTIONS[request.param])
 
 
 def save_table(path: Path, vocabulary, pairs: list[tuple[int, int]]) -> None:
@@ -44,84 +44,28 @@ def save_table(path: Path, vocabulary, pairs: list[tuple[int, int]]) -> None:
     SynonymTable(gold=gold, synonym=synonym, fingerprint=vocabulary.fingerprint, **facts).save(path)
 
 
-def loss_of(dictionary: Path, **options):
-    return TrueNegativeLoss.for_dictionary(
-        dictionary, tokenization="words", synonym_table=str(dictionary.with_name("synonyms.npz")), **options
-    )
-
-
-class Small(nn.Module):
-    """Any model: ids to logits, shape (B, T, V)."""
-
-    def __init__(self, size: int = len(WORDS) + 5) -> None:
-        super().__init__()
-        torch.manual_seed(3)
-        self.embed, self.project = nn.Embedding(size, 8), nn.Linear(8, size)
-
-    def forward(self, input_ids):
-        return self.project(self.embed(input_ids))
-
-
-def batches(count: int = 4, size: int = len(WORDS) + 5):
-    """Ids and labels, the last batch without a masked token."""
-    generator = torch.Generator().manual_seed(5)
-    for number in range(count):
-        ids = torch.randint(4, size - 1, (3, 6), generator=generator)
-        masked = torch.rand(ids.shape, generator=generator).lt(0.4) & torch.tensor(number < count - 1)
-        yield ids.masked_fill(masked, size - 1), torch.where(masked, ids, -100)
-
-
-def plain_loop(loss_fn, *, accumulate: int = 1, items_as: str | None = None):
-    """A loop without a framework; losses and weights. ``items_as`` names the number of masked tokens of an update."""
-    model, losses = Small(), []
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
-    groups = list(batches())
-    for first in range(0, len(groups), accumulate):
-        group = groups[first : first + accumulate]
-        items = sum(int(labels.ne(-100).sum()) for _, labels in group)
-        for ids, targets in group:
-            if targets.eq(-100).all():
-                continue
-            loss = loss_fn(model(ids).flatten(0, 1), targets.flatten(), **({items_as: items} if items_as else {}))
-            losses.append(loss.detach())
-            loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-    return torch.stack(losses), torch.cat([each.detach().flatten() for each in model.parameters()])
-
-
-def test_one_loss_for_another_in_a_loop():
-    """At weight 0 the training is the same to the bit."""
-    stock, ours = plain_loop(nn.CrossEntropyLoss()), plain_loop(TrueNegativeLoss())
-    assert all(torch.equal(one, other) for one, other in zip(stock, ours, strict=True))
-
-
-def test_micro_batches_are_divided_by_the_masked_tokens_of_the_update():
-    total = nn.CrossEntropyLoss(reduction="sum")
-    stock = plain_loop(lambda logits, labels, items: total(logits, labels) / items, accumulate=2, items_as="items")
-    ours = plain_loop(TrueNegativeLoss(), accumulate=2, items_as="num_items")
-    assert all(torch.equal(one, other) for one, other in zip(stock, ours, strict=True))
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none", "items"])
 def test_at_weight_0_it_is_cross_entropy_to_the_bit(dtype, reduction):
+    """ "items": divided by the masked tokens of an update of several micro-batches."""
     logits = torch.randn(40, 17, generator=torch.Generator().manual_seed(1)).to(dtype)
     labels = torch.arange(40) % 17
     labels[::3] = -100
+    ours, stock = TrueNegativeLoss(), nn.CrossEntropyLoss(reduction="sum")
+    losses = [lambda *batch: stock(*batch) / 70, lambda *batch: ours(*batch, num_items=torch.tensor(70))]
+    if reduction != "items":
+        losses = [nn.CrossEntropyLoss(reduction=reduction), TrueNegativeLoss(reduction=reduction)]
     found = []
-    for loss_fn in (nn.CrossEntropyLoss(reduction=reduction), TrueNegativeLoss(reduction=reduction)):
+    for loss_of in losses:
         leaf = logits.clone().requires_grad_()
-        loss = loss_fn(leaf, labels)
+        loss = loss_of(leaf, labels)
         loss.sum().backward()
         found.append((loss.detach(), leaf.grad))
     assert torch.equal(found[0][0], found[1][0])
     assert torch.equal(found[0][1], found[1][1])
 
 
-@pytest.mark.parametrize("name", [None, *OPTIONS])
-def test_a_batch_without_masked_tokens_costs_nothing(name, dictionary):
-    loss_fn = TrueNegativeLoss() if name is None else loss_of(dictionary, **OPTIONS[name])
+def test_a_batch_without_masked_tokens_costs_nothing(loss_fn):
     logits = torch.randn(2, 5, 17, requires_grad=True)
     loss = loss_fn(logits, torch.full((2, 5), -100))
     loss.backward()
@@ -130,40 +74,8 @@ def test_a_batch_without_masked_tokens_costs_nothing(name, dictionary):
     assert not logits.grad.any()
 
 
-def reference(logits, labels, pairs, *, hc_weight=0.0, uniform_targets=0.0, synonym_targets=0.0, **_):
-    """The formula position by position, in Python: mean of keep * cross-entropy with the shared target."""
-    log, total, counted = logits.log_softmax(-1), torch.zeros(()), 0
-    for row, gold in enumerate(labels.tolist()):
-        if gold == -100:
-            continue
-        counted += 1
-        synonyms = [other for one, other in pairs if one == gold]
-        guess = int(logits[row].argmax())
-        keep = 1 - hc_weight * (guess != gold and guess in synonyms)
-        share = synonym_targets if synonyms else 0.0
-        spread = sum(log[row, other] for other in synonyms) / max(1, len(synonyms))
-        expected = (1 - uniform_targets - share) * log[row, gold] + uniform_targets * log[row].mean() + share * spread
-        total = total - keep * expected
-    return total / counted
-
-
-@pytest.mark.parametrize("name", OPTIONS)
-def test_correction_and_soft_targets_are_those_of_the_formula(name, dictionary):
-    table = SynonymTable.load(dictionary.with_name("synonyms.npz"))
-    pairs = list(zip(table.gold.tolist(), table.synonym.tolist(), strict=True))
-    labels = torch.tensor([4, 5, 6, 7, -100, 8, 9])
-    logits = torch.randn(7, 17, generator=torch.Generator().manual_seed(2))
-    logits[0, 5], logits[2, 7] = 9.0, 9.0  # synonyms of the gold words, so that something is corrected
-    loss_fn = loss_of(dictionary, **OPTIONS[name])
-    torch.testing.assert_close(loss_fn(logits, labels), reference(logits, labels, pairs, **OPTIONS[name]))
-    if OPTIONS[name].get("hc_weight"):
-        assert loss_fn.metrics()["hc_pred"] > 0
-
-
-@pytest.mark.parametrize("name", [None, *OPTIONS])
-def test_no_graph_break_and_no_sync(name, dictionary):
+def test_no_graph_break_and_no_sync(loss_fn):
     """A tensor of the device "meta" has no value, which a sync would ask for."""
-    loss_fn = TrueNegativeLoss() if name is None else loss_of(dictionary, **OPTIONS[name])
     logits, labels = torch.randn(8, 17, requires_grad=True), torch.tensor([4, 5, 6, 7, -100, 8, 9, 10])
     assert torch.equal(torch.compile(loss_fn, fullgraph=True, backend="eager")(logits, labels), loss_fn(logits, labels))
     loss_fn.metrics()
@@ -189,9 +101,8 @@ def test_autocast_does_not_round_the_matrix_products(options):
 
 
 def test_metrics_are_of_what_came_since_they_were_asked_for():
-    loss_fn, (ids, labels) = TrueNegativeLoss(), next(iter(batches()))
-    logits = Small()(ids)
-    first = loss_fn(logits, labels)
+    loss_fn = TrueNegativeLoss()
+    first = loss_fn(torch.randn(3, 6, 17), torch.full((3, 6), -100).fill_diagonal_(7))
     assert loss_fn.metrics()["mlm_loss"] == pytest.approx(first.item(), abs=1e-3)
     assert loss_fn.metrics() == {}
 
@@ -227,118 +138,51 @@ def test_the_loss_to_expect_is_that_of_chance_and_of_frequencies():
     assert "about 2.1 nats, 3.0 bits: the logarithm of 8 tokens; then 1.0 nats, 1.5 bits" in line
 
 
-PROCESSES = """
-import sys, torch, torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
-sys.path[:0] = sys.argv[1:2]
-from objectives.test_loops import Small, batches
-from truneg_fairseq import TrueNegativeLoss
-
-dist.init_process_group("gloo")
-rank, world = dist.get_rank(), dist.get_world_size()
-found = []
-for ours in (False, True):
-    model = DistributedDataParallel(Small())
-    loss_fn = TrueNegativeLoss() if ours else torch.nn.CrossEntropyLoss(reduction="sum")
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
-    for number, (ids, labels) in enumerate(batches()):
-        if number % world != rank:
-            continue
-        items = labels.ne(-100).sum()
-        dist.all_reduce(items)
-        logits, items = model(ids).flatten(0, 1), items / world
-        loss = loss_fn(logits, labels.flatten(), num_items=items) if ours else loss_fn(logits, labels.flatten()) / items
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-    found.append(torch.cat([each.detach().flatten() for each in model.parameters()]))
-    if ours:
-        metrics = loss_fn.metrics()
-assert torch.equal(*found)
-gathered = [None] * world
-dist.all_gather_object(gathered, metrics)
-assert gathered[0] == gathered[1] and metrics["mlm_loss"] > 0, gathered
-"""
-
-
-@pytest.mark.slow
-def test_two_processes(tmp_path):
-    """The last batch of one of them has no masked token."""
-    script = tmp_path / "two.py"
-    script.write_text(PROCESSES, encoding="utf-8")
-    launch = [sys.executable, *"-m torch.distributed.run --standalone --nproc_per_node 2".split()]
-    run_command([*launch, script, REPOSITORY / "tests"], fresh=True)
-
-
-def test_accelerate():
-    accelerate = pytest.importorskip("accelerate")
-    found = []
-    for loss_fn in (nn.CrossEntropyLoss(), TrueNegativeLoss()):
-        machine, model = accelerate.Accelerator(cpu=True), Small()
-        model, optimizer = machine.prepare(model, torch.optim.SGD(model.parameters(), lr=0.5))
-        for ids, labels in list(batches())[:-1]:
-            with machine.accumulate(model), machine.autocast():
-                loss = loss_fn(model(ids).flatten(0, 1), labels.flatten())
-            machine.backward(loss)
-            optimizer.step()
-            optimizer.zero_grad()
-        found.append(torch.cat([each.detach().flatten() for each in model.parameters()]))
-    assert torch.equal(*found)
-
-
-def update_of(folder: Path, kind=None, **options):
-    """The weights after three updates of a Trainer (None: the stock one), of two micro-batches each."""
-    from support.hf_models import examples, small_model, small_tokenizer
-    from transformers import DataCollatorForLanguageModeling, Trainer, TrainingArguments
-
-    tokenizer = small_tokenizer()
-    arguments = TrainingArguments(
-        str(folder), use_cpu=True, report_to=[], max_steps=3, per_device_train_batch_size=1, save_strategy="no",
-        gradient_accumulation_steps=2, learning_rate=0.1, optim="sgd", seed=4,
-    )  # fmt: skip
-    collator = DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.4, seed=9)
-    model = small_model("BertForMaskedLM")
-    others = {"train_dataset": examples(tokenizer), "data_collator": collator, "processing_class": tokenizer}
-    (kind or Trainer)(model, arguments, **others, **options).train()
-    return torch.cat([each.detach().flatten() for each in model.parameters()])
-
-
-def test_transformers_trainer_takes_it_as_compute_loss_func(tmp_path):
-    pytest.importorskip("transformers")
-    pytest.importorskip("accelerate")
-
-    def stock(outputs, labels, num_items_in_batch):
-        rows = outputs.logits.flatten(0, 1)
-        return nn.functional.cross_entropy(rows, labels.flatten(), reduction="sum") / num_items_in_batch
-
-    ours = update_of(tmp_path / "ours", compute_loss_func=TrueNegativeLoss())
-    assert torch.equal(ours, update_of(tmp_path / "stock", compute_loss_func=stock))
-
-
-@pytest.mark.parametrize("options", [{"hc_weight": 1.0}, {"uniform_targets": 0.2, "synonym_targets": 0.2}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"hc_weight": 1.0},
+        {"uniform_targets": 0.2, "synonym_targets": 0.2, "synonym_shape": "uniform"},
+        {"sr_sent_weight": 20.0, "sr_word_weight": 1.0, "nearest_targets": 0.2},
+    ],
+    ids="+".join,
+)
 def test_stock_trainer_with_the_loss_is_our_trainer(options, tmp_path, monkeypatch):
-    """The table has no cosine to look up: all synonyms get alike, so that the loss needs logits and labels alone."""
-    hf = pytest.importorskip("truneg_fairseq.hf")
-    from support.hf_models import ROWS, small_tokenizer, table_of_list
+    """Sentences and embeddings are those of the model that is watched; the others need logits and labels alone."""
+    pytest.importorskip("truneg_fairseq.hf")
+    from support.hf_models import ROWS, assert_same, options_of_list, small_model, small_tokenizer, trainer, weights
+    from transformers import DataCollatorForLanguageModeling, Trainer
+
+    from truneg_fairseq.hf import TrueNegativeArguments
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    own = tmp_path / "own.tsv"
-    own.write_text("cat\tdog\nbig\tred\nmat\thouse\n", encoding="utf-8")
-    options = {**options, "tokenization": "wordpiece", "synonym_shape": "uniform"}
+    watched = "sr_sent_weight" in options
+
+    def trained(arguments=None, kind=None, loss_fn=None):
+        collator = DataCollatorForLanguageModeling(small_tokenizer(), mlm_probability=0.4, seed=9)
+        settings = {"max_steps": 3, "learning_rate": 0.1, "optim": "sgd", "seed": 4, "data_collator": collator}
+        settings["gradient_accumulation_steps"] = 1 if watched else 2
+        model = small_model()
+        if watched and loss_fn:
+            loss_fn.watch(model)
+        machine = trainer(model, tmp_path, arguments, kind=kind, compute_loss_func=loss_fn, **settings)
+        machine.train()
+        return machine
 
     def with_table(rows: int | None) -> dict[str, object]:
         """The table of the trainer has the model's rows, that of the loss the tokenizer's tokens."""
-        table = table_of_list(own, hf.vocabulary_of(small_tokenizer(), "wordpiece", rows))
-        return {**options, "synonym_table": str(table.rename(own.with_name(f"{rows}.npz")))}
+        own = tmp_path / f"{rows}.tsv"
+        own.write_text("cat\tdog\nbig\tred\nmat\thouse\n", encoding="utf-8")
+        return {**options, **options_of_list(own, rows)}
 
-    arguments = hf.TrueNegativeArguments(**with_table(ROWS))
-    ours = update_of(tmp_path / "a", hf.TrueNegativeTrainer, true_negatives=arguments)
+    ours = trained(TrueNegativeArguments(**with_table(ROWS)))
     loss_fn = TrueNegativeLoss.for_tokenizer(small_tokenizer(), **with_table(None))
-    torch.testing.assert_close(update_of(tmp_path / "b", compute_loss_func=loss_fn), ours, rtol=1e-5, atol=1e-6)
+    assert_same(weights(trained(kind=Trainer, loss_fn=loss_fn)), weights(ours), rtol=1e-5, atol=1e-6)
+    assert loss_fn.metrics().keys() <= ours.state.log_history[0].keys()
 
 
 @pytest.mark.slow
-def test_the_example_trains(tmp_path, dictionary):
+def test_the_example_trains(tmp_path):
     """Text, dictionary, table, loop and curve: its loss falls, and the page says what to expect of it."""
     text = tmp_path / "text.txt"
     text.write_text("the big cat sat . the small dog ran , and the old cat stood .\n" * 60, encoding="utf-8")
