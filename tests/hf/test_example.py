@@ -73,18 +73,6 @@ def test_the_example_trains_evaluates_and_saves(tmp_path, model):
     assert "- true-negatives" in card and "on the text dataset" in card
 
 
-@pytest.fixture
-def dataset(tmp_path, monkeypatch):
-    """A folder that load_dataset takes by its path."""
-    datasets = pytest.importorskip("datasets")
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    for split in ("train", "validation"):
-        path = tmp_path / "dataset" / f"{split}.jsonl"
-        path.parent.mkdir(exist_ok=True)
-        path.write_text("".join(json.dumps({"sentence": line}) + "\n" for line in LINES), encoding="utf-8")
-    return tmp_path / "dataset"
-
-
 @pytest.mark.parametrize(("kind", "longest"), [("BertForMaskedLM", 40), ("RobertaForMaskedLM", 40 - PAD - 1)])
 def test_samples_are_no_longer_than_the_positions(kind, longest, tmp_path, run_here):
     arguments = ["--model_name_or_path", saved(small_model(kind), tmp_path / "model"), "--max_seq_length"]
@@ -111,12 +99,19 @@ def test_samples_of_a_tokenizer_in_python(tmp_path):
     assert tokenizer.convert_ids_to_tokens(words) == ["the", "cat", "sat"] * 5
 
 
-def test_a_dataset_in_place_of_files(tmp_path, model, dataset, run_here):
-    common = ["--model_name_or_path", model, "--dataset_name", dataset]
+def test_a_dataset_in_place_of_files(tmp_path, model, run_here, monkeypatch):
+    """A folder that load_dataset takes by its path."""
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    (tmp_path / "dataset").mkdir()
+    for split in ("train", "validation"):
+        lines = "".join(json.dumps({"sentence": line}) + "\n" for line in LINES)
+        (tmp_path / "dataset" / f"{split}.jsonl").write_text(lines, encoding="utf-8")
+    common = ["--model_name_or_path", model, "--dataset_name", tmp_path / "dataset"]
     run_here(*common, "--text_column", "sentence", text=False)
     assert json.loads((tmp_path / "out" / "trainer_state.json").read_text())["global_step"] == 1
     with pytest.raises(SystemExit, match="--train_file: expected text files, or --dataset_name in their place"):
-        run_here(*common, "--train_file", dataset / "train.jsonl", text=False)
+        run_here(*common, "--train_file", tmp_path / "dataset" / "train.jsonl", text=False)
 
 
 def test_a_second_run_continues(tmp_path, model, run_here, caplog, capsys):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -34,28 +35,6 @@ def random_predictions(seed: int) -> MaskedPredictions:
     return MaskedPredictions(torch.randn(5, WORDS), original, positions, gold, prediction, gold.ne(PAD), whole)
 
 
-class HandMade:
-    """Passes whose states depend on the token and its place alone."""
-
-    def __init__(self, judged: MaskedPredictions, sentence: torch.Tensor) -> None:
-        self._judged, self._sentence = judged, sentence
-        self._words = torch.randn(WORDS, WIDTH)
-        self._table = torch.randn(LAYERS, WORDS, WIDTH)
-
-    def embeddings(self):
-        return self._words
-
-    def original(self):
-        return self._table[-1][self._judged.original]
-
-    def filled(self):
-        return self._sentence, self._table[-1][self._sentence]
-
-    def hidden_states(self):
-        positions = self._judged.positions
-        return tuple(self._table[:, tokens.view(-1)[positions]] for tokens in (self._judged.original, self._sentence))
-
-
 def cosine(a, b) -> float:
     return float(a @ b / (a.norm() * b.norm()))
 
@@ -69,7 +48,12 @@ def cosine(a, b) -> float:
 def test_a_detector_equals_a_loop_over_positions(features, threshold, seed):
     judged = random_predictions(seed)
     sampled = torch.where(torch.rand(5) < 0.7, judged.prediction, torch.randint(2, WORDS, (5,)))
-    passes = HandMade(judged, fill(judged, sampled))
+    words, layers = torch.randn(WORDS, WIDTH), torch.randn(LAYERS, WORDS, WIDTH)
+    passes = SimpleNamespace(  # the states depend on the token alone
+        embeddings=lambda: words,
+        filled=lambda: (fill(judged, sampled), None),
+        hidden_states=lambda: (layers[:, judged.gold], layers[:, sampled]),
+    )
     table = {(g, s) for g in range(2, WORDS) for s in range(2, WORDS) if torch.rand(()) < 0.6}
     blocked = {(g, s) for g in range(2, WORDS) for s in range(2, WORDS) if torch.rand(()) < 0.2}
     eligible = torch.rand(WORDS) < 0.8
@@ -91,8 +75,8 @@ def test_a_detector_equals_a_loop_over_positions(features, threshold, seed):
             accepted &= bool(eligible[g]) and bool(eligible[r]) and (g, r) not in blocked
             scores = {
                 "table": float(accepted),
-                "embedding": cosine(passes._words[g], passes._words[r]),
-                "context": sum(cosine(layer[g], layer[int(sampled[row])]) for layer in passes._table) / LAYERS,
+                "embedding": cosine(words[g], words[r]),
+                "context": sum(cosine(layer[g], layer[int(sampled[row])]) for layer in layers) / LAYERS,
             }
             if "context" in features:
                 accepted &= int(sampled[row]) == r

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -170,7 +171,7 @@ def weights(machine: Any) -> dict[str, torch.Tensor]:
     return {name: value.detach().clone() for name, value in model.state_dict().items()}
 
 
-def assert_same(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor], **tolerance: float) -> None:
+def assert_same(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor], **tolerance: Any) -> None:
     """By name; to the bit with ``rtol=0, atol=0``."""
     for name, value in expected.items():
         torch.testing.assert_close(found[name], value, msg=name, **tolerance)
@@ -181,12 +182,26 @@ def losses(machine: Any) -> list[float]:
     return [log["loss"] for log in machine.state.log_history if "loss" in log]
 
 
-def stop_at(step: int) -> Any:
-    """A callback that ends a training after so many updates."""
-    from transformers import TrainerCallback
+class Calls:
+    """A callback that notes its events, and does at some of them what it is asked to."""
 
-    class Stop(TrainerCallback):
-        def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-            control.should_training_stop = state.global_step >= step
+    def __init__(self, **then: Callable[..., None]) -> None:
+        self.then, self.events = then, list[str]()
 
-    return Stop()
+    def __getattr__(self, event: str) -> Callable[..., None]:
+        if not event.startswith("on_"):
+            raise AttributeError(event)
+
+        def note(args: Any, state: Any, control: Any, **others: Any) -> None:
+            self.events.append(event)
+            if event in self.then:
+                self.then[event](state=state, control=control, **others)
+
+        return note
+
+
+def stop_at(step: int) -> Calls:
+    """Ends a training after so many updates."""
+    return Calls(
+        on_step_end=lambda state, control, **_: setattr(control, "should_training_stop", state.global_step >= step)
+    )

@@ -134,11 +134,6 @@ class ElectraTrainer(TrueNegativeTrainer):
         rate._replace(scale=1.0) if rate.scale == BITS else rate for rate in ELECTRA_RATES if rate.name != "objective"
     )
 
-    @staticmethod
-    def generator(model: Any) -> Any:
-        """The half that predicts words."""
-        return model.generator
-
     def check_model(self) -> None:
         """Refuses another model."""
         model = unwrap(self.model)

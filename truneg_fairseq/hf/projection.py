@@ -47,13 +47,13 @@ class MaskedProjection:
 
     A hook before the head's first module selects them, whatever wraps the model. It does nothing outside :meth:`at`,
     and stays where it is, as a compiled model takes no notice of a hook that comes and goes. A model, unwrapped, whose
-    head is not known projects every position.
+    head is not known projects every position. Of ELECTRA's halves it is the generator's head.
     """
 
     def __init__(self, model: nn.Module) -> None:
         self.everywhere = False  # project every position all the same
         self._positions: Tensor | None = None
-        if (head := _head(model)) is not None:
+        if (head := _head(getattr(model, "generator", model))) is not None:
             head.register_forward_pre_hook(self._select)
         else:
             logger.warning(

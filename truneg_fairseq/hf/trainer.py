@@ -86,7 +86,7 @@ class TrueNegativeTrainer(Trainer):
         size = len(projection.unwrap(self.model).get_input_embeddings().weight)
         parts = parts_for_tokenizer(tokenizer, self.true_negatives, size)
         self.true_negative_loss = TrueNegativeLoss(self.true_negatives, **parts).to(self.args.device)
-        self._project(self.model)
+        self.projection = projection.MaskedProjection(projection.unwrap(self.model))
         self._loss_only = False
         self._counts: dict[bool, dict[str, Tensor]] = {True: {}, False: {}}  # by whether the model trains
         self._labels_seen = False
@@ -95,18 +95,10 @@ class TrueNegativeTrainer(Trainer):
         self._continued: dict[str, Any] = {}  # what the record of a training that resumes has from the one before
         self._own_metrics: set[str] = set()  # of evaluations
 
-    @staticmethod
-    def generator(model: Any) -> Any:
-        """The masked LM of a model, which predicts words: itself."""
-        return model
-
-    def _project(self, model: Any) -> None:
-        self.projection = projection.MaskedProjection(self.generator(projection.unwrap(model)))
-
     def call_model_init(self, trial: Any = None) -> Any:
         """As of Trainer, which makes a new model at the start of each training."""
         model = super().call_model_init(trial)
-        self._project(model)
+        self.projection = projection.MaskedProjection(projection.unwrap(model))
         return model
 
     def _check_arguments(self) -> None:
