@@ -27,10 +27,8 @@ from support.hf_models import (
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("accelerate", reason="transformers' Trainer needs accelerate (pip install 'truneg_fairseq[hf]')")
 
-from truneg_fairseq.corpus_counts import count_tokens  # noqa: E402
 from truneg_fairseq.errors import TrueNegError  # noqa: E402
 from truneg_fairseq.hf import TrueNegativeArguments, vocabulary_of  # noqa: E402
-from truneg_fairseq.objectives import MaskedPredictions  # noqa: E402
 from truneg_fairseq.synonyms.build import cache_path  # noqa: E402
 
 
@@ -48,31 +46,21 @@ def test_without_options_the_loss_is_the_models_own(kind, tmp_path):
     assert_same(gradients(model, found), gradients(model, expected))
 
 
-def test_alternatives_of_a_corpus_and_of_a_teacher(tmp_path):
-    model, taught_by = small_model().train(), small_model(num_hidden_layers=1).eval()
-    taught_by.save_pretrained(tmp_path / "teacher")
-    inputs = batch()
-    masked = inputs["labels"] != -100
-    original = torch.where(masked, inputs["labels"], inputs["input_ids"])
-    symbols = vocabulary_of(small_tokenizer(), "wordpiece", ROWS).symbols
-    count_tokens([row[row != PAD].numpy() for row in original] * 3, symbols).save(tmp_path / "corpus_counts.npz")
-    shares = {"teacher_targets": 0.3, "corpus_targets": 0.2}
-    files = {"teacher": str(tmp_path / "teacher"), "corpus_counts": str(tmp_path / "corpus_counts.npz")}
-    machine = trainer(model, tmp_path, TrueNegativeArguments(**shares, **files, tokenization="wordpiece"))
-    found = machine.compute_loss(model, dict(inputs))
+def test_a_teacher_reads_the_masked_sentence(tmp_path):
+    """Also where the student reads the word."""
+    model, teacher, inputs = small_model().train(), small_model(num_hidden_layers=1).eval(), batch()
+    teacher.save_pretrained(tmp_path / "teacher")
+    masked, tokens = inputs["labels"] != -100, inputs["input_ids"]
+    inputs["input_ids"] = torch.where(masked, inputs["labels"], tokens)
+    options = TrueNegativeArguments(teacher_targets=0.3, teacher=str(tmp_path / "teacher"))
+    found = trainer(model, tmp_path, options).compute_loss(model, dict(inputs))
 
     log_p, gold = model(**inputs).logits[masked].log_softmax(-1), inputs["labels"][masked]
-    tokens = torch.where(masked, MASK, original)
     with torch.no_grad():
-        theirs = taught_by(input_ids=tokens, attention_mask=tokens.ne(PAD).long()).logits[masked]
+        theirs = teacher(input_ids=tokens, attention_mask=inputs["attention_mask"]).logits[masked]
     best, words = theirs.topk(min(64, theirs.size(1)))
     target = torch.zeros_like(log_p).scatter_add_(1, words, 0.3 * best.softmax(1))
-    positions = masked.flatten().nonzero().squeeze(1)
-    predicted = MaskedPredictions(log_p, original, positions, gold, gold, gold.ne(PAD), None)
-    corpus = machine.true_negative_loss.corpus.targets(predicted, PAD, 0.2)
-    assert corpus.share.gt(0).any()
-    target.scatter_add_(1, corpus.tokens, corpus.share[:, None] * corpus.probability)
-    target[torch.arange(len(gold)), gold] += 0.7 - corpus.share
+    target[torch.arange(len(gold)), gold] += 0.7
     torch.testing.assert_close(found, -(target * log_p).sum() / len(gold), rtol=1e-4, atol=1e-5)
 
 

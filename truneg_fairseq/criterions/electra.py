@@ -9,8 +9,8 @@ from fairseq.criterions import register_criterion
 from torch import Tensor, distributed
 
 from ..errors import one_line_errors
-from ..objectives import ElectraOptions, MaskedPredictions, fill, gather_rows, sample_tokens
-from ..objectives.electra import ELECTRA_RATES, Replaced, add_discriminator
+from ..objectives import ElectraOptions, MaskedPredictions, fill, sample_tokens
+from ..objectives.electra import ELECTRA_RATES, add_discriminator
 from .masked_lm_true_neg import MaskedLmTrueNeg, MaskedLmTrueNegConfig, follow_device, log_loss, log_rates
 
 _STEP, _BATCH = 0x9E3779B97F4A7C15, 0xD1B54A32D192ED03
@@ -69,8 +69,8 @@ class Electra(MaskedLmTrueNeg):
         with one_line_errors():
             judged = self.objective.judge(found[0], passes)
             generator = self.objective.loss(judged, passes)
-            replaced = Replaced(output.tokens, gather_rows(output.tokens, judged.positions), output.logits)
-            outcome = add_discriminator(self.objective, generator, judged, passes, replaced)
+            read = {"tokens": output.tokens, "logits": output.logits}
+            outcome = add_discriminator(self.objective, generator, judged, passes, **read)
         log = {**outcome.counts, "ntokens": sample["ntokens"], "nsentences": sample["nsentences"]}
         return outcome.loss, outcome.sample_size, log
 

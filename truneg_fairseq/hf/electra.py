@@ -15,8 +15,8 @@ from transformers import ElectraForMaskedLM, ElectraForPreTraining
 from transformers.modeling_outputs import ModelOutput
 from transformers.models.electra.modeling_electra import ElectraPreTrainedModel
 
-from ..objectives import MaskedPredictions, Outcome, UpdateSize, fill, gather_rows, sample_tokens
-from ..objectives.electra import ELECTRA_RATES, Replaced, add_discriminator
+from ..objectives import MaskedPredictions, Outcome, UpdateSize, fill, sample_tokens
+from ..objectives.electra import ELECTRA_RATES, add_discriminator
 from ..objectives.loop import encode_layers
 from ..objectives.loss import BITS
 from ..objectives.options import ElectraOptions
@@ -156,8 +156,8 @@ class ElectraTrainer(TrueNegativeTrainer):
             passes = loss.passes(predicted, halves, inputs, encoder=halves.discriminator.electra, filled=filled)
         found = loss.judge(predicted, passes)
         scored = loss.loss(found, passes, update)
-        replaced = Replaced(outputs.tokens, gather_rows(outputs.tokens, found.positions), outputs.logits)
-        return add_discriminator(loss, scored, found, passes, replaced, update=update), outputs
+        read = {"tokens": outputs.tokens, "logits": outputs.logits}
+        return add_discriminator(loss, scored, found, passes, **read, update=update), outputs
 
     @cached_property
     def _replace(self) -> Callable[[Tensor], Tensor]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -11,7 +10,7 @@ from torch import Tensor
 
 from .loss import BITS, CORRECTION_RATES, OBJECTIVE, Objective, Outcome, Rate, UpdateSize, scaled_mean
 from .options import ElectraOptions
-from .passes import EncoderPasses, MaskedPredictions
+from .passes import EncoderPasses, MaskedPredictions, gather_rows
 
 _BLOCK = 256
 
@@ -30,21 +29,14 @@ ELECTRA_RATES = (
 """What ELECTRA pre-training logs beside its loss."""
 
 
-class Replaced(NamedTuple):
-    """What the discriminator read and said."""
-
-    tokens: Tensor  # int64, shape (B, T), the sentences with the samples
-    sampled: Tensor  # int64, shape (N,), the samples at the judged positions
-    logits: Tensor  # shape (B, T), any floating dtype, positive for "replaced"
-
-
 def add_discriminator(
     objective: Objective,
     generator: Outcome,
     judged: MaskedPredictions,
     passes: EncoderPasses,
-    replaced: Replaced,
     *,
+    tokens: Tensor,
+    logits: Tensor,
     update: UpdateSize | None = None,
 ) -> Outcome:
     """The loss of a step: the generator's, and ``discriminator_weight`` times the discriminator's mean over all tokens.
@@ -54,16 +46,17 @@ def add_discriminator(
         generator: its outcome.
         judged: its predictions.
         passes: as for the objective.
-        replaced: the discriminator's answers.
+        tokens: int64, shape (B, T), what the discriminator read, the sentences with the samples.
+        logits: shape (B, T), any floating dtype, what it said, positive for "replaced".
         update: denominators of the whole update (they include ignored tokens). None: this batch's own, without them.
     """
     options = objective.options
     assert isinstance(options, ElectraOptions)
-    labels, counted = replaced.tokens.ne(judged.original), judged.original.ne(objective.padding)
-    loss, found = detection_sums(replaced.logits, labels, counted)
+    labels, counted = tokens.ne(judged.original), judged.original.ne(objective.padding)
+    loss, found = detection_sums(logits, labels, counted)
     # What is logged is against plain labels, so that runs compare.
     counts = {**generator.counts, **found, "replaced": labels.sum(), "gen_loss": generator.counts["loss"]}
-    samples = objective.find(judged, replaced.sampled, passes)
+    samples = objective.find(judged, gather_rows(tokens, judged.positions), passes)
     if samples is not None:
         counts["disc_synonyms"] = samples.is_false_negative.sum()
         if options.discriminator_false_negatives != "keep":
@@ -73,7 +66,7 @@ def add_discriminator(
                 counted = counted & ~accepted
             else:
                 labels = labels & ~accepted
-            loss, _ = detection_sums(replaced.logits, labels, counted)
+            loss, _ = detection_sums(logits, labels, counted)
     weight, size = options.discriminator_weight, counted.sum()
     loss = generator.loss + weight * scaled_mean(loss, update or UpdateSize(generator.sample_size, size))
     batch = UpdateSize(counts["sample_size"], counts["disc_size"])

@@ -230,15 +230,10 @@ class TrueNegativeLoss(Objective):
         encoder: Any = None,
         filled: tuple[Tensor, Sequence[Tensor]] | None = None,
     ) -> EncoderPasses:
-        """What the objective asks of a model of transformers, not wrapped; with the autocast that is on.
+        """What the objective asks of a model of transformers, not wrapped, with the autocast that is on.
 
-        Args:
-            predicted: the predictions.
-            model: the model; None where ``embeddings`` are enough.
-            inputs: its other inputs, such as the attention mask.
-            embeddings: shape (V, E); None for the model's.
-            encoder: None for the model's.
-            filled: see :class:`~.passes.EncoderPasses`.
+        ``inputs`` are its others, such as the attention mask. ``embeddings``, shape (V, E), and ``encoder`` are the
+        model's own where they are None; ``filled`` as for :class:`~.passes.EncoderPasses`.
         """
 
         def weight() -> Tensor:
