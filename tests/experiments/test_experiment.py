@@ -17,7 +17,7 @@ from support import commands, squad_examples
 from support.commands import PIECES, WORDS
 from support.convert_models import random_model, save
 from support.convert_models import run_command as convert
-from support.finetunings import replace_popen
+from support.finetunings import Trainings, count_trainings
 from support.glue_files import write_glue, write_model
 from support.judgements import write
 from support.translations import write_translations
@@ -84,37 +84,29 @@ def folder(binarized, wordnet, tmp_path_factory) -> Path:
     return made
 
 
-class Started:
-    """In place of subprocess.Popen: starts the same trainings faster, and keeps their lines and the evaluations."""
-
-    def __init__(self) -> None:
-        self.lines: list[list[str]] = []
-        self.evaluations: list[str] = []
-
-    def __call__(self, command, *, cwd, stdout, **_):
-        if "--save-dir" in command:
-            self.lines.append(command)
-        return commands.start_command(command, Path(stdout.name), Path(stdout.name), cwd=cwd)
-
-    @property
-    def trainings(self) -> list[str]:
-        """Their folders."""
-        return [str(Path(*Path(line[line.index("--save-dir") + 1]).parts[-3:-1])) for line in self.lines]
+@pytest.fixture
+def started(monkeypatch) -> Trainings:
+    return count_trainings(monkeypatch)
 
 
 @pytest.fixture
-def started(monkeypatch) -> Started:
-    made = Started()
-    replace_popen(monkeypatch, made)
-    monkeypatch.setattr(process, "_POLL_SECONDS", 0.02)
-    call_logged = evaluation.call_logged
+def evaluated(monkeypatch) -> list[str]:
+    """The calls of evaluations."""
+    made, call_logged = list[str](), evaluation.call_logged
 
     def counted(calls, **options):
-        made.evaluations += map(str, calls)
+        made.extend(map(str, calls))
         return call_logged(calls, **options)
 
     monkeypatch.setattr(evaluation, "call_logged", counted)
     return made
+
+
+def trained(started: Trainings) -> list[str]:
+    """The arms and seeds of the trainings that were started since the last call."""
+    found = [str(Path(*folder.parts[-3:-1])) for folder in started.folders]
+    started.lines.clear()
+    return found
 
 
 def experiment(folder: Path, output: Path, *arguments: str, values: tuple[str, ...] = ()) -> None:
@@ -148,7 +140,7 @@ def independent(checkpoint: Path, data: Path) -> tuple[Any, Any, dict[str, float
 
 
 @pytest.mark.slow
-def test_an_experiment_from_a_kill_to_its_tables_and_beyond(folder, tmp_path, started, monkeypatch, capsys):
+def test_an_experiment_from_a_kill_to_its_tables_and_beyond(folder, tmp_path, started, evaluated, monkeypatch, capsys):
     output, updates_of = tmp_path / "out", process.updates_in
 
     def interrupted(log):
@@ -163,17 +155,17 @@ def test_an_experiment_from_a_kill_to_its_tables_and_beyond(folder, tmp_path, st
     assert stopped.value.code == 75
     told = capsys.readouterr().err
     assert f"stopped; the same command continues; results so far: {output / 'results.jsonl'}" in told
-    assert started.trainings == ["baseline/seed-1", "same/seed-1"]
+    assert trained(started) == ["baseline/seed-1", "same/seed-1"]
     assert (output / "runs/same/seed-1/train/checkpoint_last.pt").exists(), "it was told to save itself"
     assert set(metrics(output, "held-out text")) == {("baseline", 1)}
 
     monkeypatch.setattr(process, "updates_in", updates_of)
-    started.lines.clear()  # how often to validate may change: it has no effect on the bits
+    # How often to validate may change: it has no effect on the bits.
     experiment(folder, output, values=("training.validate-interval-updates=4",))
-    assert started.trainings == ["same/seed-1"]
     assert all("--cpu" in line for line in started.lines), "trainings keep off the GPU"
-    assert len(started.evaluations) == 2, "one process a model"
-    assert all("cpu=True" in call for call in started.evaluations), "evaluations too"
+    assert trained(started) == ["same/seed-1"]
+    assert len(evaluated) == 2, "one process a model"
+    assert all("cpu=True" in call for call in evaluated), "evaluations too"
     log = (output / "runs/same/seed-1/train/train.log").read_text()
     assert re.search(rf"Loaded checkpoint .*checkpoint_last.pt \(epoch 1 @ [1-{UPDATES - 1}] updates\)", log)
     assert not list(output.rglob("checkpoint*.pt"))
@@ -190,18 +182,15 @@ def test_an_experiment_from_a_kill_to_its_tables_and_beyond(folder, tmp_path, st
     assert "Table 2" in (output / "report.html").read_text()
 
     # done: nothing is started again; more may be asked for
-    started.lines.clear()
-    started.evaluations.clear()
     experiment(folder, output)
-    assert not started.lines + started.evaluations
+    assert not trained(started) and len(evaluated) == 2
     more = ("arms.third.options.hc-weight=1", "arms.baseline.seeds=2")
     experiment(folder, output, values=more)
-    assert started.trainings == ["third/seed-1", "baseline/seed-2"]
+    assert trained(started) == ["third/seed-1", "baseline/seed-2"]
     assert len(metrics(output, "lexsub kept")) == 4
     assert metrics(output, "held-out text")["baseline", 2] != held_out["baseline", 1]
 
     # a job that exists is what it is
-    started.lines.clear()
     for value, line in [
         (
             "training.lr=[0.02]",
@@ -217,14 +206,13 @@ def test_an_experiment_from_a_kill_to_its_tables_and_beyond(folder, tmp_path, st
         with pytest.raises(SystemExit, match=line) as refused:
             experiment(folder, output, values=(value,))
         assert "\n" not in str(refused.value)
-    assert not started.lines
     # an evaluation with other options is done again, and so is one of a model that was trained again
-    started.evaluations.clear()
+    evaluated.clear()
     shutil.rmtree(output / "runs/third/seed-1/train")
     changed = (*more, "first_seed=1", "evaluations.held-out.mask-seed=2", "arms.third.options.hc-weight=0.5")
     before = metrics(output, "lexsub kept")["third", 1]
     experiment(folder, output, "--only", "same", "third", values=changed)
-    assert started.trainings == ["third/seed-1"] and len(started.evaluations) == 2
+    assert trained(started) == ["third/seed-1"] and len(evaluated) == 2
     assert metrics(output, "held-out text")["same", 1] != held_out["same", 1]
     assert metrics(output, "lexsub kept")["third", 1] != before
     capsys.readouterr()
@@ -307,7 +295,7 @@ def test_does_it_help_from_a_hugging_face_model_to_the_verdict(folder, tmp_path,
     assert max(map(len, shown.splitlines())) <= 100 + len(str(tmp_path))
     page = (tmp_path / "help" / "report.html").read_text(encoding="utf-8")
     assert "1 seed is no evidence, at least 3 are needed" in page
-    assert len(started.trainings) == 3
+    assert len(started.lines) == 3
 
 
 def test_init_asks_for_what_it_needs(tmp_path):
@@ -490,16 +478,16 @@ def test_options_as_flags():
 
 
 def test_the_mean_over_fine_tunings_is_one_result(tmp_path):
-    for seed in (1, 2, 3):
+    for seed in (1, 2):
         scores = {"accuracy": [1.0, float(seed == 1)]}
         mean = {"accuracy": sum(scores["accuracy"]) / 2}
         append_result(
             tmp_path / "results.jsonl", Result(model="a", task="RTE", seed=seed, metrics=mean, examples=scores)
         )
     trial = SimpleNamespace(seed=7, arm="a")
-    (mean,) = _mean_of([tmp_path / "results.jsonl"], trial, 2)()
+    (mean,) = _mean_of([tmp_path / "results.jsonl"], trial)()
     assert (mean.seed, mean.metrics, mean.examples) == (7, {"accuracy": 0.75}, {"accuracy": [1.0, 0.5]})
-    assert _mean_of([tmp_path / "results.jsonl", tmp_path / "not there"], trial, 2)() == []
+    assert _mean_of([tmp_path / "results.jsonl", tmp_path / "not there"], trial)() == []
 
 
 def test_the_examples_are_experiments(folder, tmp_path, monkeypatch):

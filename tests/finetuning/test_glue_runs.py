@@ -120,8 +120,8 @@ def test_what_another_command_has_finished_is_not_trained_again(checkpoint, prep
 
     class Meanwhile(Trainings):
         def __call__(self, command, **options):
-            if not self.folders:
-                self.folders.append(tmp_path)
+            if not self.lines:
+                self.lines.append(["--save-dir", str(tmp_path)])
                 finetune(checkpoint, prepared, tmp_path, *arguments, "RTE")
             return super().__call__(command, **options)
 

@@ -129,7 +129,7 @@ names = {"log": folder / "log", "poll": lambda: None}
 assert call_logged([partial(read_info, folder=folder / "none")], device="7", **names) == 1
 shell = ["sh", "-c", "echo $CUDA_VISIBLE_DEVICES"]
 assert run_logged(shell, folder=folder, device="7", **names | {"log": folder / "gpu"}) == 0
-call_logged([partial(read_tail, path=folder / "fifo", size=1)], device=None, **names)
+call_logged([partial(read_tail, path=folder / "fifo")], device=None, **names)
 """
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from support.cli_runs import hydra, training
 from support.commands import run_command, truneg
+from support.squad_examples import one_line
 
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.evaluation.explain import (
@@ -88,12 +89,8 @@ def report(capsys, folder: Path, *arguments: object) -> str:
 
 
 def error(capsys, folder: Path, *arguments: object) -> str:
-    with pytest.raises(SystemExit) as stopped:
-        report(capsys, folder, *arguments)
+    message = one_line(lambda: report(capsys, folder, *arguments))
     assert not (folder / "r.html").exists()
-    message = str(stopped.value.code)
-    assert message.startswith("truneg_fairseq: error: ")
-    assert "\n" not in message
     return message
 
 
@@ -222,7 +219,7 @@ def test_text_stays_text_and_the_policy_names_the_only_script():
         line_chart("loss", {EVIL: [(0, 3.0, 2.5, 3.5), (5, 1.0, 0.5, 1.5)]}, y_title=EVIL),
         interval_chart("differences", [Bar("a", 1.0, (0.5, 1.5), EVIL), Bar("b", -1.0, None, "x")], x_title="points"),
     ]
-    rows = [[Cell("b", kind="right"), Cell("10", 10)], [Cell(EVIL), Cell("9", 9)], ["a", "-"]]
+    rows = [[Cell("b", kind="right"), "10"], [Cell(EVIL), "9"], ["a", "-"]]
     section = Section(EVIL, "part", [EVIL], [EVIL], charts=charts, tables=[Table(EVIL, ["name", "value"], rows)])
     page = Read(Page(EVIL, [EVIL], [section]).render())
     kinds = [tag for tag, _ in page.tags]

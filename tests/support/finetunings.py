@@ -1,4 +1,4 @@
-"""Fine-tuning commands in this process, whose runs have processes of their own as ever."""
+"""Fine-tuning commands and experiments in this process, whose runs have processes of their own as ever."""
 
 from __future__ import annotations
 
@@ -16,20 +16,26 @@ from . import commands
 
 
 class Trainings:
-    """In place of subprocess.Popen: starts the same processes faster, and counts them."""
+    """In place of subprocess.Popen: starts the same processes faster, and keeps the lines of the trainings."""
 
     def __init__(self) -> None:
-        self.folders: list[Path] = []
+        self.lines: list[list[str]] = []
         self.interrupt_at = 0
 
+    @property
+    def folders(self) -> list[Path]:
+        return [Path(line[line.index("--save-dir") + 1]) for line in self.lines]
+
     def __call__(self, command: list[str], *, cwd: Path, stdout: Any, **_: object) -> Any:
-        folder = Path(command[command.index("--save-dir") + 1])
-        self.folders.append(folder)
-        process = commands.start_command(command, Path(stdout.name), Path(stdout.name), cwd=cwd)
-        if len(self.folders) == self.interrupt_at:
+        log = Path(stdout.name)
+        process = commands.start_command(command, log, log, cwd=cwd)
+        if "--save-dir" not in command:
+            return process
+        self.lines.append(command)
+        if len(self.lines) == self.interrupt_at:
             deadline = time.monotonic() + 100
-            while "writing took" not in Path(stdout.name).read_text():  # before, a checkpoint may be torn
-                assert process.poll() is None and time.monotonic() < deadline, Path(stdout.name).read_text()[-2000:]
+            while "writing took" not in log.read_text():  # before, a checkpoint may be torn
+                assert process.poll() is None and time.monotonic() < deadline, log.read_text()[-2000:]
                 time.sleep(0.01)
             process.kill()
             process.wait()

@@ -262,13 +262,13 @@ def _section(number: int, sentence: ExplainedSentence) -> Section:
         shown = Word(stripped, _kind(word.verdict), hint, anchor, word.prediction if wrong else "")
         words += [Word(text[: len(text) - len(stripped)]), shown]
         synonyms = " ".join(f"[{one}]" if one == word.prediction else one for one in word.synonyms)
-        scores = {name: Cell(f"{value:.3g}", value) for name, value in word.scores.items()}
+        scores = {name: f"{value:.3g}" for name, value in word.scores.items()}
         row: list[Cell | str] = [
             Cell(repr(word.gold), anchor=anchor),
             repr(word.prediction),
             Cell(word.verdict, kind=_kind(word.verdict)),
             Cell(word.reason if wrong else "", kind="long"),
-            Cell(f"{word.gold_probability:.3f}", word.gold_probability),
+            f"{word.gold_probability:.3f}",
             Cell(word.likeliest, kind="long"),
             synonyms or "-",
         ]

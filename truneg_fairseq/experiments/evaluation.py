@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from msgspec import structs
 
 from ..errors import TrueNegError
 from ..evaluation.models import OpeningOptions
@@ -199,16 +198,18 @@ def _validated(name: str, split: str, run: Pretraining) -> Evaluation:
     def results() -> list[Result]:
         series, updates, found = read_series(run.folder), run.experiment.updates, []
         for task, logged in _VALIDATED[name].items():
-            if any(updates not in series.get((split, each), {}) for each in logged):
+            last = {metric: series.get((split, each), {}).get(updates) for each, metric in logged.items()}
+            if None in last.values():
                 raise TrueNegError(
                     f"{run.folder / METRICS_NAME}: has no validation on {split} after update {updates}; was it "
                     f"interrupted? Remove {run.folder} to train again"
                 )
-            shown = {metric.title: metric for metric in logged.values()}
             metrics = {
-                metric.title: series[split, each][updates] / (100 if metric.unit == "%" else 1)
-                for each, metric in logged.items()
+                each.title: value / (100 if each.unit == "%" else 1)
+                for each, value in last.items()
+                if value is not None
             }
+            shown = {metric.title: metric for metric in last}
             found.append(Result(model=run.arm, task=task, seed=run.seed, metrics=metrics, shown=shown))
         return found
 
@@ -222,59 +223,47 @@ def _validated(name: str, split: str, run: Pretraining) -> Evaluation:
 
 
 def _finetuned(name: str, asked: Finetuning, run: Pretraining) -> Iterator[Evaluation]:
-    """An evaluation for each task, or with attacks for each task and seed; the last one has the results of all."""
-    seeds, settings = range(1, asked.seeds + 1), kept_options(with_dashes(asked.options))
-    for attack_name, each in asked.attacks.items():
-        files = structs.asdict(each).items()
-        settings |= {f"{attack_name}, {part}": fingerprint(path) for part, path in files if path is not None}
-    written = [RESULTS_NAME, *(f"{attack_name}.jsonl" for attack_name in asked.attacks)]
+    """An evaluation for each task and seed, with its attacks; that of the last seed has the results of all seeds."""
+    where, folder = f"evaluations.finetune.{name}.options", run.folder.with_name(name).resolve()
+    named = {option.replace("-", "_"): value for option, value in asked.options.items() if value is not None}
+    named |= {"models": [f"{run.arm}={run.model_path.resolve()}"], "prepared": str(asked.prepared.resolve())}
+    named |= {"output": str(folder), "cpu": run.cpu, "keep_models": bool(asked.attacks)}
+    options = convert(named, where, FinetuneOptions, expected="options of the fine-tuning")
+    check(options, flags=lambda option: f"{where}: {option}")
+    attacked = {
+        f"{attack}, {part}": file for attack, each in asked.attacks.items() for part, file in each.files.items()
+    }
+    settings = kept_options(with_dashes(asked.options)) | {part: fingerprint(file) for part, file in attacked.items()}
     for task in asked.tasks:
-        groups = [[seed] for seed in seeds] if asked.attacks else [list(seeds)]
-        places = [
-            (run.folder.with_name(name) / (f"{task}-{group[0]}" if asked.attacks else task)).resolve()
-            for group in groups
-        ]
-        for place, group in zip(places, groups, strict=True):
-            tuned = place / "runs" / run.arm / f"{task}-{group[0]}" / MODEL_NAME
-            named: dict[str, Any] = {"trained": tuned, "model": run.arm, "seed": group[0], "cpu": run.cpu}
-            attacks = [
-                partial(attack, attacked=each, name=attack_name, output=place / f"{attack_name}.jsonl", **named)
+        places = [folder / f"{task}-{seed}" for seed in range(1, asked.seeds + 1)]
+        written = [place / file for place in places for file in (RESULTS_NAME, *map("{}.jsonl".format, asked.attacks))]
+        for seed, place in enumerate(places, start=1):
+            tuned = Path("runs", run.arm, f"{task}-{seed}", MODEL_NAME)
+            own: dict[str, Any] = {"trained": place / tuned, "model": run.arm, "seed": seed, "cpu": run.cpu}
+            calls = [partial(finetune_all, options=replace(options, tasks=[task], seeds=[seed], output=place))]
+            calls += [
+                partial(attack, attacked=each, name=attack_name, output=place / f"{attack_name}.jsonl", **own)
                 for attack_name, each in asked.attacks.items()
             ]
-            options = _finetuning_options(name, asked, run, {"output": place, "tasks": [task], "seeds": group})
             yield Evaluation(
-                name=f"{task}{f' {group[0]}' if asked.attacks else ''}, {run.name}",
+                name=f"{task} {seed}, {run.name}",
                 model=run.model_path,
                 folder=place,
-                settings={"data": fingerprint(asked.prepared / task / "info.json"), **settings, "seeds": group},
-                calls=[partial(finetune_all, options=options), *attacks],
-                results=_mean_of([each / file for each in places for file in written], run, asked.seeds)
-                if place == places[-1]
-                else list,
+                settings={"data": fingerprint(asked.prepared / task / "info.json"), **settings},
+                calls=calls,
+                results=_mean_of(written, run) if place == places[-1] else list,
                 late=True,
-                removed=str(tuned.relative_to(place)) if asked.attacks else "",
+                removed=str(tuned) if asked.attacks else "",
             )
 
 
-def _finetuning_options(name: str, asked: Finetuning, run: Pretraining, own: dict[str, Any]) -> FinetuneOptions:
-    """The options of a fine-tuning: those of the file, which are checked, and the experiment's own."""
-    where = f"evaluations.finetune.{name}.options"
-    named = {option.replace("-", "_"): value for option, value in asked.options.items() if value is not None}
-    own = own | {"output": str(own["output"]), "prepared": str(asked.prepared.resolve())}
-    own |= {"models": [f"{run.arm}={run.model_path.resolve()}"], "cpu": run.cpu, "keep_models": bool(asked.attacks)}
-    options = convert({**named, **own}, where, FinetuneOptions, expected="options of the fine-tuning")
-    check(options, flags=lambda option: f"{where}: {option}")
-    return options
-
-
-def _mean_of(paths: Sequence[Path], run: Pretraining, seeds: int) -> Callable[[], list[Result]]:
+def _mean_of(paths: Sequence[Path], run: Pretraining) -> Callable[[], list[Result]]:
     """Of result files over the seeds of fine-tuning: one result a task, whose seed is that of the pre-training."""
 
     def results() -> list[Result]:
         by_task: dict[str, list[Result]] = {}
         for result in read_results(paths) if all(path.exists() for path in paths) else ():
-            if result.seed <= seeds:
-                by_task.setdefault(result.task, []).append(result)
+            by_task.setdefault(result.task, []).append(result)
         return [_mean(found, run) for found in by_task.values()]
 
     return results

@@ -73,6 +73,10 @@ class Attack(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     original: Path | None = None  # None for Jia and Liang's files
     pairs: Path | None = None  # None for Jia and Liang's files
 
+    @property
+    def files(self) -> dict[str, Path]:
+        return {part: file for part, file in structs.asdict(self).items() if file is not None}
+
 
 class Finetuning(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``truneg finetune``, and attacks on SQuAD; the mean over its seeds counts."""
@@ -263,9 +267,7 @@ def _check_files(path: Path, experiment: Experiment) -> None:
     for name, part in experiment.evaluations.finetune.items():
         named |= {f"evaluations.finetune.{name}, {task}": part.prepared / task for task in part.tasks}
         for attack, each in part.attacks.items():
-            named |= {
-                f"evaluations.finetune.{name}, {attack}.{kind}": file for kind, file in structs.asdict(each).items()
-            }
+            named |= {f"evaluations.finetune.{name}, {attack}.{kind}": file for kind, file in each.files.items()}
     for name, needed in named.items():
         if needed is not None and not needed.exists():
             raise TrueNegError(f"{path}: {name}: {needed}: no such file or folder")

@@ -49,7 +49,7 @@ _PARENT = "TRUNEG_FAIRSEQ_PARENT"
 # Variables that torchrun and the like set for their processes; a training that is started here must not see them.
 _RANKS = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _CALL = "call"
-_TAIL, _LOG_TAIL = 1 << 12, 1 << 16
+_TAIL = 1 << 16  # bytes of a log's end
 _LONGEST_QUOTE = 200
 
 
@@ -177,7 +177,7 @@ def call_logged(calls: Sequence[Call], *, log: Path, poll: Callable[[], None], d
 
 def updates_in(log: Path) -> int:
     """The number of updates that the end of a training's log tells."""
-    found = re.findall(r'num_updates": "(\d+)"', read_tail(log, _TAIL)) if log.exists() else ()
+    found = re.findall(r'num_updates": "(\d+)"', read_tail(log)) if log.exists() else ()
     return int(found[-1]) if found else 0
 
 
@@ -186,16 +186,16 @@ def size_of(log: Path) -> int:
     return log.stat().st_size if log.exists() else 0
 
 
-def read_tail(path: Path, size: int, start: int = 0) -> str:
-    """The last bytes of a text file, from ``start`` at the earliest."""
+def read_tail(path: Path, start: int = 0) -> str:
+    """The last 64 KiB of a text file, from byte ``start`` at the earliest."""
     with path.open("rb") as stream:
-        stream.seek(max(start, path.stat().st_size - size))
+        stream.seek(max(start, path.stat().st_size - _TAIL))
         return stream.read().decode("utf-8", "replace")
 
 
 def failure(log: Path, code: int | None, start: int) -> str:
     """Why a process failed: the package's own line in its log from byte ``start`` on, or the last one."""
-    tail = read_tail(log, _LOG_TAIL, start)
+    tail = read_tail(log, start)
     if errors := re.findall(r"truneg_fairseq: error: (.*)", tail):
         return str(errors[-1])
     lines = [line.strip() for line in tail.splitlines() if line.strip()]

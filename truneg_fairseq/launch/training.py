@@ -29,6 +29,7 @@ RESULTS_NAME = "results.jsonl"
 LOG_NAME = "train.log"
 MODEL_NAME = "model.pt"
 _MADE = ("checkpoint*.pt", "model*.pt", FINISHED_NAME)
+_WAIT = "wait for its end, or end it and start again"
 _ORPHAN_SECONDS = 3.0  # in which the training of a command that was killed has ended
 
 
@@ -102,8 +103,7 @@ class TrainingRun(abc.ABC):
             deadline = time.monotonic() + _ORPHAN_SECONDS  # the training of a killed command may still save
             while is_held(self.folder):
                 if time.monotonic() > deadline:
-                    message = "another process trains there; wait for its end, or end it and start again"
-                    raise TrueNegError(f"{self.folder}: {message}")
+                    raise TrueNegError(f"{self.folder}: another process trains there; {_WAIT}")
                 time.sleep(0.1)
             write_settings(self.folder, self.settings)
             if self.weights is None:
@@ -149,15 +149,11 @@ class TrainingRun(abc.ABC):
 @contextlib.contextmanager
 def hold_lock(lock: Path, held_elsewhere: str) -> Iterator[None]:
     """Holds a lock file that ends with this process; the text is the error where another process holds it."""
-    held = FileLock(lock, timeout=0)
     try:
-        held.acquire()
+        with FileLock(lock, timeout=0):
+            yield
     except Timeout:
-        raise TrueNegError(f"{held_elsewhere}; wait for its end, or end it and start again") from None
-    try:
-        yield
-    finally:
-        held.release()
+        raise TrueNegError(f"{held_elsewhere}; {_WAIT}") from None
 
 
 def write_settings(folder: Path, settings: Mapping[str, Any]) -> None:

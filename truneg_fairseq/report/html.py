@@ -20,7 +20,6 @@ class Cell:
     """A cell of a table."""
 
     text: str  # what it says
-    sort: float | None = None  # what it is sorted by, None for its text
     kind: str = ""  # a CSS class of the style sheet: "right", "false-negative", "true-negative", "differs", "long"
     anchor: str = ""  # its id, for links to it
 

@@ -13,7 +13,7 @@ from ..trainer.folder import TRAINING
 from .charts import difference_charts, line_chart
 from .html import Cell, Page, Section
 from .run import QUANTITIES as MEASURED
-from .run import Measurement, Run, differing_facts, fact_names
+from .run import Run, differing_facts, fact_names
 
 _TITLES = {
     **{"loss": "loss, bits per predicted token", "nll_loss": "cross-entropy (nll_loss), bits per target token"},
@@ -84,7 +84,8 @@ def _overview(runs: Sequence[Run]) -> Section:
     for run in runs:
         updates = f"{run.updates:,} of {run.most_updates:,}"
         what: list[Cell | str] = [run.facts.get("criterion", "-"), Cell(run.objective, kind="long"), updates, run.state]
-        rows.append([run.name, *(_last(run, name) for name in known), *what])
+        last = [f"{values[max(values)]:.4g}" if (values := _validated(run, name)) else "-" for name in known]
+        rows.append([run.name, *last, *what])
     warnings = [warning for run in runs for warning in run.warnings]
     warnings += [
         f"The runs differ in {name} ({'; '.join(values)}): differences may not come from the objective alone."
@@ -99,11 +100,6 @@ def _validated(run: Run, name: str) -> dict[int, float]:
     """The values on the first validation set."""
     sets = run.validations
     return run.series.get((sets[0], name), {}) if sets else {}
-
-
-def _last(run: Run, name: str) -> Cell | str:
-    values = _validated(run, name)
-    return Cell(f"{values[max(values)]:.4g}", values[max(values)]) if values else "-"
 
 
 def _curves(runs: Sequence[Run]) -> Iterator[Section]:
@@ -129,8 +125,8 @@ def _table_2(runs: Sequence[Run]) -> Section | None:
     head = ["run", "checkpoint", "updates", *(f"{name}, 95 % interval" for name in MEASURED)]
     rows: _Rows = [
         [
-            *(name, Path(each.checkpoint).name, Cell(f"{each.updates:,}", each.updates)),
-            *(_with_interval(each, quantity) for quantity in MEASURED),
+            *(name, Path(each.checkpoint).name, f"{each.updates:,}"),
+            *(_with_interval(*each.values.get(quantity, (float("nan"),))) for quantity in MEASURED),
         ]
         for name, checkpoints in measured.items()
         for each in checkpoints
@@ -157,9 +153,8 @@ def _table_2(runs: Sequence[Run]) -> Section | None:
     )
 
 
-def _with_interval(each: Measurement, quantity: str) -> Cell:
-    value, *ends = each.values.get(quantity, (float("nan"),))
-    return Cell(f"{value:.3f}" + (f" [{ends[0]:.3f}, {ends[1]:.3f}]" if ends else ""), value)
+def _with_interval(value: float, *ends: float) -> str:
+    return f"{value:.3f}" + (f" [{ends[0]:.3f}, {ends[1]:.3f}]" if ends else "")
 
 
 def _comparison(results: Sequence[Result], baseline: str | None) -> Section | None:
@@ -194,7 +189,7 @@ def _examples(runs: Sequence[Run]) -> Section | None:
         examples = [example for each in run.measurements for example in each.examples]
         for one in sorted(examples, key=lambda one: -one.acceptance)[:_EXAMPLES]:
             text = f"{one.before} [{one.gold} → {one.prediction}] {one.after}".strip()
-            chances = [Cell(f"{p:.3f}", p) for p in (one.gold_probability, one.prediction_probability, one.acceptance)]
+            chances = [f"{p:.3f}" for p in (one.gold_probability, one.prediction_probability, one.acceptance)]
             rows.append([run.name, one.gold, Cell(one.prediction, kind="false-negative"), *chances, text])
     if not rows:
         return None

@@ -1,10 +1,8 @@
 "use strict";
 // Sorts a table by the column whose heading is pressed, and filters its rows by what is typed.
 const keyOf = (row, column) => {
-  const cell = row.cells[column];
-  const signed = cell.textContent.replace(/,/g, "").replace(/^[↑>]/, "").replace(/^↓/, "-");
-  const number = parseFloat(cell.dataset.sort ?? signed);
-  return [number, cell.textContent];
+  const text = row.cells[column].textContent;
+  return [parseFloat(text.replace(/,/g, "").replace(/^[↑>]/, "").replace(/^↓/, "-")), text];
 };
 const compare = (left, right) => {
   const numbers = Number(Number.isNaN(left[0])) - Number(Number.isNaN(right[0]));
