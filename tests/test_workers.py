@@ -19,43 +19,36 @@ from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.workers import Progress, run_tasks
 
 
-class Noting:
+def note(folder: Path, task: int, advance: Callable[[int], None]) -> None:
     """Notes which process did a task."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def __call__(self, task: int, advance: Callable[[int], None]) -> None:
-        advance(10)
-        time.sleep(0.05)
-        (self.folder / str(task)).write_text(str(os.getpid()))
+    advance(10)
+    time.sleep(0.05)
+    (folder / str(task)).write_text(str(os.getpid()))
 
 
-class Failing:
+def fail(folder: Path, task: int, advance: Callable[[int], None]) -> None:
     """Task 0 fails at once; the others would go on for long, and leave a file where they end."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def __call__(self, task: int, advance: Callable[[int], None]) -> None:
-        if task == 0:
-            time.sleep(0.5)
-            raise TrueNegError("task 0 fails")
-        for _ in range(600):
-            time.sleep(0.05)
-            advance(1)
-        (self.folder / str(task)).touch()
+    if task == 0:
+        time.sleep(0.5)
+        raise TrueNegError("task 0 fails")
+    for _ in range(600):
+        time.sleep(0.05)
+        advance(1)
+    (folder / str(task)).touch()
 
 
-class Dying:
-    def __call__(self, task: int, advance: Callable[[int], None]) -> None:
-        os.kill(os.getpid(), signal.SIGKILL)
+def die(folder: Path, task: int, advance: Callable[[int], None]) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def run(work: Callable, folder: Path, count: int, workers: int, bar: tqdm) -> None:
+    run_tasks(functools.partial(functools.partial, work, folder), range(count), workers, bar)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_all_tasks_are_done_and_counted(workers, tmp_path):
     with tqdm(total=100, initial=20) as bar:
-        run_tasks(functools.partial(Noting, tmp_path), range(8), workers, bar)
+        run(note, tmp_path, 8, workers, bar)
         assert bar.n == 100
     assert sorted(path.name for path in tmp_path.iterdir()) == [str(task) for task in range(8)]
     processes = {path.read_text() for path in tmp_path.iterdir()}
@@ -66,15 +59,15 @@ def test_all_tasks_are_done_and_counted(workers, tmp_path):
 def test_the_first_failure_stops_the_others(tmp_path):
     started = time.monotonic()
     with tqdm(disable=True) as bar, pytest.raises(TrueNegError, match="task 0 fails"):
-        run_tasks(functools.partial(Failing, tmp_path), range(6), 2, bar)
+        run(fail, tmp_path, 6, 2, bar)
     assert time.monotonic() - started < 20
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_death_is_one_line():
+def test_a_death_is_one_line(tmp_path):
     died = r"a worker process died \(killed, or out of memory\)"
     with tqdm(disable=True) as bar, pytest.raises(TrueNegError, match=died):
-        run_tasks(Dying, range(3), 2, bar)
+        run(die, tmp_path, 3, 2, bar)
 
 
 def test_a_terminal_gets_a_bar():

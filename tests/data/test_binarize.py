@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from support.commands import command_environment, truneg_data
 from support.tokenizers_made import gpt2, sentencepiece
@@ -97,7 +97,10 @@ def test_the_files_are_those_of_fairseq_preprocess(tokenizer, tmp_path):
 
     write(tmp_path / "train.txt", LINES * 3)
     write(tmp_path / "valid.txt", LINES)
-    whole(tmp_path, tmp_path / "data", tokenizer, chunk_bytes=37)
+    counts = whole(tmp_path, tmp_path / "data", tokenizer, chunk_bytes=37).splits["valid"]
+    symbols = [symbol for line in tokenizer.encode_batch(LINES) for symbol in (*line, "</s>")]
+    unknown = symbols.count("<unk>")
+    assert counts == {"lines": len(LINES), "tokens": len(symbols), "unknown": unknown, "replaced": 0}
     expected = files_of(stock(tmp_path, tokenizer, train=LINES * 3, valid=LINES))
     for name in ("train.bin", "train.idx", "valid.bin", "valid.idx", "dict.txt"):
         assert files_of(tmp_path / "data")[name] == expected[name], name
@@ -109,23 +112,36 @@ def test_the_files_are_those_of_fairseq_preprocess(tokenizer, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith("data")) == ["data"]
 
 
-@pytest.mark.parametrize(
-    ("chunk_bytes", "batch", "workers"),
-    [(1, {}, 1), (7, {"_BATCH_LINES": 3}, 1), (50, {"_BATCH_CHARACTERS": 10}, 1), (333, {"_BATCH_LINES": 3}, 2)],
+TEXT = st.lists(st.sampled_from(["the", "cat ", "\n", "\n\n", " \n", "\r\n", "日", "é", "<unk>", "BROKEN"]), max_size=8)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    contents=st.lists(TEXT.map("".join), min_size=1, max_size=5),
+    chunk_bytes=st.sampled_from((1, 3, 10, 25, 1_000)),
+    lines=st.sampled_from((1, 2, 1_000)),
+    characters=st.sampled_from((4, 1_000)),
 )
-def test_the_cut_changes_nothing_and_the_report_counts_items(chunk_bytes, batch, workers, done, tmp_path, monkeypatch):
-    for name, value in batch.items():
-        monkeypatch.setattr(binarize_module, name, value)
-    texts = {"train": [write(tmp_path / "short.txt", LINES * 2), done / "valid.txt"]}
-    result = binarize(texts, WORDPIECE, tmp_path / "data", chunk_bytes=chunk_bytes, workers=workers)
-    expected = write(tmp_path / "together.txt", LINES * 3)
-    binarize({"train": [expected]}, WORDPIECE, tmp_path / "reference")
-    assert files_of(tmp_path / "data") == files_of(tmp_path / "reference")
-    encoded = WORDPIECE.encode_batch(LINES * 3)
-    unknown = sum(line.count("<unk>") for line in encoded)
-    tokens = 36 + sum(map(len, encoded))
-    assert dict(result.splits["train"]) == {"lines": 36, "tokens": tokens, "unknown": unknown, "replaced": 0}
-    assert unknown > 0
+def test_files_chunks_and_batches_are_as_one(tmp_path_factory, contents, chunk_bytes, lines, characters):
+    """No document goes on in another file, empty files are passed over, broken UTF-8 is replaced and counted."""
+    folder, together = tmp_path_factory.mktemp("cut"), []
+    parts = [folder / f"{number}.txt" for number in range(len(contents))]
+    for path, content in zip(parts, contents, strict=True):
+        path.write_bytes(content.encode().replace(b"BROKEN", b"\xff"))
+        if content:
+            if together and WORDPIECE.encode(together[-1]):
+                together.append("")
+            together += content.replace("BROKEN", "\ufffd").removesuffix("\n").split("\n")
+    assume(any(map(WORDPIECE.encode, together)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(binarize_module, "_BATCH_LINES", lines)
+        patch.setattr(binarize_module, "_BATCH_CHARACTERS", characters)
+        made = binarize({"train": parts}, WORDPIECE, folder / "data", chunk_bytes=chunk_bytes).splits["train"]
+    whole = binarize({"train": [write(folder / "whole.txt", together)]}, WORDPIECE, folder / "whole").splits["train"]
+    broken = sum("BROKEN" in line for content in contents for line in content.split("\n"))
+    assert (made, whole["replaced"]) == ({**whole, "replaced": broken}, 0)
+    assert whole["lines"] == len(together)
+    assert files_of(folder / "data") == files_of(folder / "whole")
 
 
 @given(st.lists(st.text("ab\r é狗\ufeff", max_size=6), max_size=12), st.integers(1, 9), st.booleans())
@@ -271,29 +287,6 @@ def test_a_kill_loses_nothing_and_leaves_no_process(tmp_path):
     assert not parts.exists()
 
 
-@pytest.mark.parametrize("chunk_bytes", [5, 1 << 20])
-def test_broken_utf8_is_replaced_and_counted(chunk_bytes, tmp_path):
-    (tmp_path / "broken.txt").write_bytes("the cat\nthe é dog\n".encode() + b"the \xff cat\n\xe9\n" + "日\n".encode())
-    write(tmp_path / "mended.txt", ["the cat", "the é dog", "the \ufffd cat", "\ufffd", "日"])
-    for name, replaced in (("broken", 2), ("mended", 0)):
-        made = binarize({"train": [tmp_path / f"{name}.txt"]}, WORDPIECE, tmp_path / name, chunk_bytes=chunk_bytes)
-        assert (made.splits["train"]["lines"], made.splits["train"]["replaced"]) == (5, replaced)
-    assert files_of(tmp_path / "broken") == files_of(tmp_path / "mended")
-
-
-@pytest.mark.parametrize(("chunk_bytes", "batch_lines"), [(3, 1000), (10, 2), (25, 1), (1000, 1), (1000, 1000)])
-def test_no_document_goes_on_in_another_file(chunk_bytes, batch_lines, tmp_path, monkeypatch):
-    """However files are cut, and joined to chunks; empty files are passed over."""
-    monkeypatch.setattr(binarize_module, "_BATCH_LINES", batch_lines)
-    contents = ["the cat\n", "the\n\nthe cat", "", "the\n\n", "cat the cat the cat\n", "\n", "cat"]
-    parts = [write(tmp_path / f"{number}.txt", [content], end="") for number, content in enumerate(contents)]
-    made = binarize({"train": parts}, WORDPIECE, tmp_path / "data", chunk_bytes=chunk_bytes).splits["train"]
-    (tmp_path / "whole.txt").write_text("the cat\n\nthe\n\nthe cat\n\nthe\n\ncat the cat the cat\n\n\ncat\n")
-    joined = binarize({"train": [tmp_path / "whole.txt"]}, WORDPIECE, tmp_path / "joined").splits["train"]
-    assert made == joined
-    assert files_of(tmp_path / "data") == files_of(tmp_path / "joined")
-
-
 def test_small_files_share_a_chunk(tmp_path):
     small = [write(tmp_path / f"{number}.txt", ["the cat"]) for number in range(10)]
     large = write(tmp_path / "large.txt", ["the"] * 9)
@@ -338,12 +331,13 @@ def test_the_same_command_twice_at_once(name, done, tmp_path, monkeypatch):
     assert not whole(done, tmp_path / "data").made
 
 
-def test_folders_of_text(done, tmp_path):
+def test_folders_of_text_by_two_workers(done, tmp_path):
     write(tmp_path / "train" / "deep" / "0.txt", LINES * 5)
     write(tmp_path / "train" / "notes.md", ["not this"])
     write(tmp_path / "train" / "._part.txt", ["nor what macOS leaves"])
     write(tmp_path / "train" / "part.txt", LINES * 15)
-    binarize({"train": [tmp_path / "train"], "valid": [done / "valid.txt"]}, WORDPIECE, tmp_path / "data")
+    given = {"train": [tmp_path / "train"], "valid": [done / "valid.txt"]}
+    binarize(given, WORDPIECE, tmp_path / "data", chunk_bytes=333, workers=2)
     assert files_of(tmp_path / "data") == files_of(done / "data")
 
 
