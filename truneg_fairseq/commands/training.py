@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import logging
 import os
 import sys
-import textwrap
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -21,7 +21,6 @@ from ..trainer.stopping import let_signals_wait
 from ..vocabulary import read_symbols
 from .parser import NoOptions
 
-_WIDTH = 100
 _RESEARCH = (
     "softmax_temperature",
     "loss_truncation",
@@ -69,24 +68,22 @@ def _show_options(criterion: str) -> None:
         ours = [name for name, kind in REGISTRY.items() if kind.__module__.startswith(__name__.partition(".")[0])]
         if criterion not in ours:
             raise TrueNegError(f"--criterion {criterion}: expected one of {', '.join(ours)}")
-    print(
-        "usage: truneg train DATA-BIN --task TASK --arch ARCH --criterion CRITERION ...\n\n"
-        f"fairseq-train with this package. 'fairseq-train --help' lists fairseq's own options (--arch, --lr).\n\n"
-        f"Options of --criterion {criterion} (of others: truneg train --criterion NAME --help, one of\n"
-        f"{textwrap.fill(', '.join(ours), _WIDTH)}):\n"
+    parser = argparse.ArgumentParser(
+        usage="truneg train DATA-BIN --task TASK --arch ARCH --criterion CRITERION ...",
+        description="fairseq-train with this package. 'fairseq-train --help' lists fairseq's own options (--arch, --lr). "
+        f"Other criterions (truneg train --criterion NAME --help): {', '.join(ours)}",
+        add_help=False,
     )
     named = [each for each in fields(REGISTRY[criterion]) if each.metadata.get("help")]
     named.sort(key=lambda each: not each.name.endswith("_weight"))
-    for is_research in (False, True):
-        if is_research:
-            print("\nFor research:\n")
+    for title, wanted in ((f"options of --criterion {criterion}", False), ("for research", True)):
+        group = parser.add_argument_group(title)
         for each in named:
-            if each.name.startswith(_RESEARCH) == is_research:
+            if each.name.startswith(_RESEARCH) == wanted:
                 range_ = f"; {found}" if (found := range_of(each)) else ""
-                print(f"{flag_of(each.name)}  (default: {each.default}{range_})")
-                print(
-                    textwrap.fill(str(each.metadata["help"]), _WIDTH, initial_indent="    ", subsequent_indent="    ")
-                )
+                text = f"{each.metadata['help']} (default: {each.default}{range_})"
+                group.add_argument(flag_of(each.name), metavar="", help=text.replace("%", "%%"))
+    parser.print_help()
 
 
 def wordnet(options: NoOptions) -> None:
