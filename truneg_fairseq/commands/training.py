@@ -70,7 +70,7 @@ def _show_options(criterion: str) -> None:
             raise TrueNegError(f"--criterion {criterion}: expected one of {', '.join(ours)}")
     parser = argparse.ArgumentParser(
         usage="truneg train DATA-BIN --task TASK --arch ARCH --criterion CRITERION ...",
-        description="fairseq-train with this package. 'fairseq-train --help' lists fairseq's own options (--arch, --lr). "
+        description="fairseq-train with this package; 'fairseq-train --help' lists fairseq's own options. "
         f"Other criterions (truneg train --criterion NAME --help): {', '.join(ours)}",
         add_help=False,
     )
@@ -157,18 +157,16 @@ def experiment(options: ExperimentOptions) -> None:
         raise TrueNegError("experiment: found no FILE.yaml; --init FILE.yaml writes one for --data and --model")
     from ..experiments.run import PAGE_NAME, TABLES_NAME, Runner
     from ..experiments.settings import read_experiment
-    from ..launch.process import exit_on_signals
     from ..launch.training import RESULTS_NAME
 
     runner = Runner(read_experiment(options.file, options.set, options.only), options)
-    with exit_on_signals():
-        try:
-            failed = runner.execute()
-        except (KeyboardInterrupt, SystemExit):
-            results = options.output / RESULTS_NAME
-            so_far = f"; results so far: {results}" if results.exists() else ""
-            print(f"stopped; the same command continues{so_far}", file=sys.stderr)
-            raise
+    try:
+        failed = runner.execute()
+    except (KeyboardInterrupt, SystemExit):
+        results = options.output / RESULTS_NAME
+        so_far = f"; results so far: {results}" if results.exists() else ""
+        print(f"stopped; the same command continues{so_far}", file=sys.stderr)
+        raise
     print(runner.table())
     print("\n".join(["", *runner.comparison, ""]))
     for path in (options.output / TABLES_NAME, options.output / PAGE_NAME):
