@@ -215,9 +215,6 @@ def test_an_experiment_from_a_kill_to_its_tables_and_beyond(folder, tmp_path, st
     assert trained(started) == ["third/seed-1"] and len(evaluated) == 2
     assert metrics(output, "held-out text")["same", 1] != held_out["same", 1]
     assert metrics(output, "lexsub kept")["third", 1] != before
-    capsys.readouterr()
-    experiment(folder, output, "--only", "baseline", values=(*more, "first_seed=2"))
-    assert "no seed: its last one is below first_seed 2" in capsys.readouterr().out
 
     # results that are lost keep nobody
     (output / "runs/same/seed-1/train/measured.jsonl").unlink()
@@ -279,14 +276,8 @@ def test_does_it_help_from_a_hugging_face_model_to_the_verdict(folder, tmp_path,
     save(random_model("BertModel", tokens=tokens), tmp_path / "bert", tokens)
     data, file = shutil.copytree(folder / "data-bin", tmp_path / "data"), tmp_path / "help.yaml"
     named = ("experiment", "--init", str(file), "--model", str(tmp_path / "bert"), "--data")
-    wrong = shutil.copytree(data, tmp_path / "wrong")
-    (wrong / "dict.txt").write_text((wrong / "dict.txt").read_text() + "more 1\n")
-    with pytest.raises(SystemExit, match=r"wrong/dict\.txt: .*'more'"):
-        main([*named, str(wrong)])
     main([*named, str(data)])
     assert f"wrote {file}; next: truneg experiment {file} --output {tmp_path / 'help'}" in capsys.readouterr().out
-    with pytest.raises(SystemExit, match=r"help.yaml: is there already"):
-        main([*named, str(data)])
     smaller = ("updates=2", "seeds=1", "training.tokens-per-sample=16", "training.batch-size=4")
     main(["experiment", str(file), "--output", str(tmp_path / "help"), "--cpu", "--set", *smaller])
     shown = capsys.readouterr().out
@@ -301,6 +292,7 @@ def test_does_it_help_from_a_hugging_face_model_to_the_verdict(folder, tmp_path,
 def test_init_asks_for_what_it_needs(tmp_path):
     (tmp_path / "model.pt").touch()
     for flags, line in [
+        (("--init", tmp_path / "model.pt", "--data", "d", "--model", "bert"), "model.pt: is there already; remove it"),
         ((), "experiment: found no FILE.yaml; --init FILE.yaml writes one"),
         (("--init", "a.yaml"), "--init: expected --data and --model, and no other FILE.yaml"),
         (("--init", "a.yaml", "--data", "d", "--model", "bert"), "--model bert: no such file or folder; hub:b"),

@@ -194,8 +194,8 @@ def test_a_run_measures_into_its_folder(data_bin, tmp_path):
         *(("train", None, 2), ("valid", "valid", 3), ("epoch", None, 3))
     ]
     assert all(line["epoch"] == 1 and line["values"]["loss"] > 0 and line["time"] for line in lines)
-    with file.open("a") as stream:  # after the checkpoint, then a kill
-        stream.write(json.dumps({**lines[0], "num_updates": 4}) + '\n{"kind": "tr')
+    with file.open("ab") as stream:  # after the checkpoint, then a kill
+        stream.write(json.dumps({**lines[0], "num_updates": 4}).encode() + b'\n\0\0\n{"kind": "tr\xff')
     run_command(training(data_bin, tmp_path, *options, "--max-update", 4))
     series = read_series(tmp_path)
     assert list(series[TRAINING, "loss"]) == [2, 4]

@@ -125,8 +125,6 @@ class Runner:
     def table(self) -> str:
         """A line for each run: what is done of it."""
         rows = [("", "train", "evaluations done"), *(run.row() for run in self.runs)]
-        no_seed = f"no seed: its last one is below first_seed {self._experiment.first_seed}"
-        rows += [(arm, "-", no_seed) for arm in self._experiment.arms if not self._experiment.seeds_of(arm)]
         return tabulate(rows, tablefmt="plain")
 
     def execute(self) -> list[str]:

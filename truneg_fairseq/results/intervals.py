@@ -95,7 +95,6 @@ def bootstrap(
     items: int,
     *,
     samples: int = 2_000,
-    confidence: float = CONFIDENCE,
     seed: int = 1,
 ) -> Interval | None:
     """Percentile bootstrap over items drawn with replacement; None for fewer than two, or if it is not defined on all.
@@ -109,8 +108,7 @@ def bootstrap(
     random, rows = np.random.default_rng(seed), max(1, _MOST_DRAWN // items)
     sizes = [min(rows, samples - start) for start in range(0, samples, rows)]
     values = np.concatenate([statistic(random.integers(items, size=(size, items))) for size in sizes])
-    tail = 50 * (1 - confidence)
-    low, high = np.nanpercentile(values, [tail, 100 - tail])
+    low, high = np.nanpercentile(values, [50 * (1 - CONFIDENCE), 50 * (1 + CONFIDENCE)])
     return Interval(value, float(low), float(high))
 
 

@@ -182,10 +182,7 @@ def named_models(arguments: Sequence[str], seed: int | None = None) -> list[Name
     """
     found = []
     for argument in arguments:
-        name, separator, rest = argument.partition("=")
-        if not separator or Path(argument).exists():  # folders may be called lr=0.1
-            name, rest = "", argument
-        path = Path(rest)
+        name, path = split_name(argument)
         found.append(NamedModel(name or default_name(path), path, seed_of(path) if seed is None else seed))
     keys = [(model.name, model.seed) for model in found]
     found = [
