@@ -165,10 +165,17 @@ def electra(data: Path, **settings):
     return discriminator, generator, save(generator, data.parent / "generator")
 
 
-@pytest.mark.parametrize("width", [16, 32])
-def test_both_halves_of_an_electra_compute_what_transformers_models_compute(width: int, data: Path) -> None:
-    discriminator, generator, folder = electra(data, embedding_size=width)
-    model, task = load_with_fairseq(convert(discriminator, data, generator=folder).output, data)
+@pytest.mark.parametrize(
+    "settings",
+    [SMALL, {**SMALL, "embedding_size": 32}, {**WIDE, "tie_word_embeddings": False}],
+    ids=["small", "one width", "wide, untied"],
+)
+def test_both_halves_of_an_electra_there_and_back(settings: dict, data: Path) -> None:
+    discriminator, generator, folder = electra(data, **settings)
+    report = convert(discriminator, data, generator=folder)
+    model, task = load_with_fairseq(report.output, data)
+    assert task.replaced_token_detection
+    assert report.parameters == sum(parameter.numel() for parameter in model.parameters())
     both = Both(data, TOKENS, *PAIRS)
     special = torch.tensor([symbol.startswith("<") for symbol in both.symbols])
     masked = (torch.rand(both.ids.shape, generator=torch.Generator().manual_seed(3)) < 0.5) & ~special[both.ids]
@@ -178,15 +185,6 @@ def test_both_halves_of_an_electra_compute_what_transformers_models_compute(widt
         output = model(source, masked_tokens=masked, replace=lambda found: filled)
     assert largest(output.generator_logits - both.hf(generator, source).logits[masked][:, both.rows]) < TOLERANCE
     assert largest(output.logits[both.real] - both.hf(discriminator, filled).logits[both.real]) < TOLERANCE
-
-
-@pytest.mark.parametrize("settings", [SMALL, {**WIDE, "tie_word_embeddings": False}], ids=["small", "wide, untied"])
-def test_electra_there_and_back(settings: dict, data: Path) -> None:
-    discriminator, _, folder = electra(data, **settings)
-    report = convert(discriminator, data, generator=folder)
-    model, task = load_with_fairseq(report.output, data)
-    assert task.replaced_token_detection
-    assert report.parameters == sum(parameter.numel() for parameter in model.parameters())
     for part, expected in ((None, data.parent / "model"), ("generator", folder)):
         again = to_hf(report.output, data.parent / f"again-{part}", part=part)
         assert_same_tensors(stored(again.output), stored(expected))

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 from support import commands, convert_models
-from support.cli_runs import largest_difference
-from support.finetunings import Trainings, count_trainings, replace_popen
+from support.cli_runs import largest_difference, parameters
+from support.finetunings import Trainings, count_trainings, replace_popen, validations
 from support.glue_files import TEST, VALID, WORDS, wordpieces, write_data, write_glue, write_model
 
 import truneg_fairseq
@@ -59,18 +59,13 @@ def finetune(checkpoint, data, output, *arguments):
     main([str(word) for word in command])
 
 
-def last_validation(folder: Path, subset: str) -> dict[str, float]:
-    lines = [line for line in (folder / "train.log").read_text().splitlines() if f"| {subset} | " + "{" in line]
-    found = json.loads(lines[-1].split(f"| {subset} | ")[1])
-    return {name.removeprefix(f"{subset}_"): float(value) for name, value in found.items() if name != "epoch"}
-
-
 @pytest.mark.slow
 def test_an_interrupted_command_continues(checkpoint, prepared, tmp_path, trainings):
-    runs = ("--tasks", "STS-B", "--seeds", 1, 2)
+    """By Ctrl-C, in the second training; the result is that of an undisturbed one, bit for bit."""
+    runs = ("--tasks", "STS-B", "--seeds", 1, 2, "--keep-models")
     output = tmp_path / "out"
     trainings.interrupt_at = 2
-    with pytest.raises(SystemExit):
+    with pytest.raises(SystemExit, match="130"):
         finetune(checkpoint, prepared, output, *runs)
     assert [result.key for result in read_results([output / "results.jsonl"])] == [("small", "STS-B", 1)]
     finetune(checkpoint, prepared, output, *runs)
@@ -87,6 +82,8 @@ def test_an_interrupted_command_continues(checkpoint, prepared, tmp_path, traini
     assert [result.key for result in found] == [("small", "STS-B", 1), ("small", "STS-B", 2)]
     assert [result.metrics for result in found] == [result.metrics for result in whole]
     assert found[0].metrics != found[1].metrics
+    models = [folder / "runs/small/STS-B-2/model.pt" for folder in (output, tmp_path / "whole")]
+    assert largest_difference(*map(parameters, models)) == 0
 
 
 def interrupt(*_: object) -> None:
@@ -142,7 +139,7 @@ def test_a_kept_model_answers_files_of_the_tasks_format(checkpoint, prepared, tm
     by_task = {result.task: result for result in read_results([tmp_path / "results.jsonl"])}
     of_mnli = by_task.pop("MNLI")
     for name, subset in (("accuracy", "valid"), ("accuracy_mismatched", "valid1")):
-        shown = last_validation(tmp_path / "runs/small/MNLI-1", subset)["accuracy"]
+        shown = validations(tmp_path / "runs/small/MNLI-1", subset)[-1]["accuracy"]
         assert 100 * of_mnli.metrics[name] == pytest.approx(shown, abs=0.06)
     assert of_mnli.example_ids == [str(n) for n in range(VALID)]
     assert sum(of_mnli.examples["accuracy"]) == round(of_mnli.metrics["accuracy"] * VALID)
@@ -197,7 +194,7 @@ def test_half_precision(precision, dtype, checkpoint, prepared, tmp_path, traini
     assert all(tensor.isfinite().all() and torch.equal(tensor, tensor.to(dtype).float()) for tensor in state.values())
     start = torch.load(checkpoint, weights_only=True)["model"]
     assert all(largest_difference({"": state[name]}, {"": start[name]}) > 0 for name in state if "fc1" in name)
-    assert 100 * result.metrics["accuracy"] == pytest.approx(last_validation(folder, "valid")["accuracy"], abs=8)
+    assert 100 * result.metrics["accuracy"] == pytest.approx(validations(folder)[-1]["accuracy"], abs=8)
 
 
 def test_scores_of_nan_end_one_run_and_the_others_go_on(checkpoint, prepared, tmp_path, trainings, monkeypatch):

@@ -35,8 +35,15 @@ from truneg_fairseq.finetuning.squad_features import (
     best_windows,
     score_answers,
 )
-from truneg_fairseq.finetuning.squad_files import Answer, Question, SquadData, read_squad, write_squad
-from truneg_fairseq.finetuning.squad_score import QuestionScore, exact_match_and_f1
+from truneg_fairseq.finetuning.squad_files import (
+    Answer,
+    Question,
+    QuestionScore,
+    SquadData,
+    exact_match_and_f1,
+    read_squad,
+    write_squad,
+)
 from truneg_fairseq.vocabulary import fingerprint, read_symbols
 
 truneg_fairseq.register()

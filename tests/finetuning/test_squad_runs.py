@@ -20,7 +20,7 @@ import yaml
 from support import convert_models
 from support.cli_runs import assert_keys_are_known, logged, run_on_two_workers
 from support.commands import PLUGIN, REPOSITORY, fairseq_train, run_command
-from support.finetunings import count_trainings
+from support.finetunings import count_trainings, validations
 from support.glue_files import write_model
 from support.squad_examples import SIZES, STRIDE, TOKENS, one_line, prepare, write_data
 
@@ -80,12 +80,6 @@ def printed_by(*words: object) -> str:
 
 def error(*words: object) -> str:
     return one_line(lambda: printed_by(*words))
-
-
-def validations(folder: Path) -> list[dict[str, float]]:
-    """What fairseq logged of each validation of a run."""
-    steps = logged((folder / "train.log").read_text(), "valid")
-    return [{name.removeprefix("valid_"): float(value) for name, value in step.items()} for step in steps]
 
 
 @pytest.fixture(scope="module")

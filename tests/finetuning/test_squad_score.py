@@ -11,7 +11,7 @@ from support.commands import shared_file
 from support.squad_examples import mixed_predictions, one_line
 
 from truneg_fairseq.commands.main import main
-from truneg_fairseq.finetuning import squad_score as scorer
+from truneg_fairseq.finetuning import squad_files as scorer
 from truneg_fairseq.finetuning.squad_files import Answer, Question, SquadData, read_squad, write_squad
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from truneg_fairseq.launch import process as run_process
 
-from . import commands
+from . import cli_runs, commands
 
 
 class Trainings:
@@ -54,3 +54,9 @@ def count_trainings(monkeypatch: pytest.MonkeyPatch) -> Trainings:
     replace_popen(monkeypatch, started)
     monkeypatch.setattr(run_process, "_POLL_SECONDS", 0.02)
     return started
+
+
+def validations(folder: Path, subset: str = "valid") -> list[dict[str, float]]:
+    """What fairseq logged of each validation of a run."""
+    steps = cli_runs.logged((folder / "train.log").read_text(), subset)
+    return [{name.removeprefix(f"{subset}_"): float(value) for name, value in step.items()} for step in steps]

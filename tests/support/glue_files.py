@@ -25,7 +25,6 @@ HEADERS = {
     "QNLI": ("index question sentence label", "index question sentence"),
     "RTE": ("index sentence1 sentence2 label", "index sentence1 sentence2"),
 }
-FILES = {"MNLI": ("train", "dev_matched", "dev_mismatched", "test_matched", "test_mismatched")}
 
 
 def write_data(folder: Path, words: Sequence[str] = WORDS) -> Path:
@@ -44,14 +43,15 @@ def write_official(folder: Path, tasks: Sequence[str]) -> Path:
     rng = random.Random(1)
     for task in tasks:
         (folder / task).mkdir(parents=True)
-        for name in FILES.get(task, ("train", "dev", "test")):
-            size = TRAIN if name == "train" else TEST if name.startswith("test") else VALID
-            kind, texts, labels = TASKS[task], list[tuple[str, ...]](), list[str]()
+        kind = TASKS[task]
+        for split, name in kind.files:
+            size = TRAIN if split == "train" else TEST if split.startswith("test") else VALID
+            texts, labels = list[tuple[str, ...]](), list[str]()
             for number in range(size):
                 texts.append(tuple(" ".join(rng.choices(WORDS, k=rng.randint(2, 9))) for _ in kind.texts))
                 label = kind.labels[-1 - number % len(kind.labels)] if kind.labels else f"{rng.uniform(0, 5):.3f}"
                 labels.append(label)
-            write_tsv(folder / task / f"{name}.tsv", task, texts, None if name.startswith("test") else labels)
+            write_tsv(folder / task / name, task, texts, None if split.startswith("test") else labels)
     return folder
 
 

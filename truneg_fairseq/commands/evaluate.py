@@ -191,8 +191,7 @@ def score(options: ScoreOptions) -> None:
     on the questions that it applies to, with the 95 % confidence interval of the drop by bootstrap over them. In a file
     of Jia and Liang the worst variant of each original question counts.
     """
-    from ..finetuning.squad_files import read_squad
-    from ..finetuning.squad_score import has_variants, score_files
+    from ..finetuning.squad_files import has_variants, read_squad, score_files
     from ..results.result import append_result
     from ..robustness.attack import measure_files
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from .. import register
@@ -35,13 +36,6 @@ from .vocabulary import find_vocabulary, read_dictionary, rows_by_id
 
 HUB = "hub:"
 """How the name of a model on the Hugging Face hub begins; everything else is a local folder."""
-_CLASSES = {
-    "bert": "BertForPreTraining",
-    "electra": "ElectraForPreTraining",
-    "roberta": "RobertaForMaskedLM",
-    "xlm-roberta": "XLMRobertaForMaskedLM",
-    "camembert": "CamembertForMaskedLM",
-}
 _HEADS = ("pooler", "next_sentence", "masked_lm", "discriminator")
 # The version that fairseq's TransformerEncoder registers as a buffer and a strict load asks for.
 _TRANSFORMER_ENCODER_VERSION = 3.0
@@ -130,6 +124,11 @@ def _check_halves(discriminator: HfModel, generator: HfModel, *, same_tokens: bo
         )
 
 
+def move_positions(positions: Tensor, first: int, wanted: int) -> Tensor:
+    """The embeddings of positions, shape (P, E), whose first token has a wanted row in place of the row ``first``."""
+    return positions if first == wanted else F.pad(positions[first:], (0, 0, wanted, 0))
+
+
 def _is_shared(pair: Pair) -> bool:
     return ".embeddings." in pair.theirs
 
@@ -208,11 +207,8 @@ def read_model(folder: Path, *, allow_pickle: bool = False) -> HfModel:
     untied = "masked_lm" in heads and not torch.equal(state[projection], state[family.base + WORDS])
     config = replace(config, tied=not untied)
     if family is ROBERTA:
-        start, name, types = theirs.pad_token_id + 1, family.base + POSITIONS, family.base + TOKEN_TYPES
-        positions = state[name]
-        if start != ROBERTA_FIRST_POSITION:
-            unused = positions.new_zeros(ROBERTA_FIRST_POSITION, positions.size(1))
-            positions = torch.cat([unused, positions[start:]])
+        name, types = family.base + POSITIONS, family.base + TOKEN_TYPES
+        positions = move_positions(state[name], theirs.pad_token_id + 1, ROBERTA_FIRST_POSITION)
         if types not in missing and state[types][0].any():  # -0.0 + 0.0 is another number, to the bit
             positions = positions + state[types][0]
         state[name] = positions
@@ -225,12 +221,11 @@ def _load(folder: Path, theirs: Any, *, allow_pickle: bool) -> tuple[dict[str, T
     """The model's tensors, and the names that the file lacks and those that it has beside them."""
     import transformers
 
-    name = _CLASSES[theirs.model_type]
-    if "ElectraForMaskedLM" in (theirs.architectures or []):
-        name = "ElectraForMaskedLM"
+    is_generator = "ElectraForMaskedLM" in (theirs.architectures or [])
+    kind = transformers.ElectraForMaskedLM if is_generator else transformers.AutoModelForPreTraining
     try:
         with quiet_transformers():
-            model, found = getattr(transformers, name).from_pretrained(
+            model, found = kind.from_pretrained(
                 folder,
                 config=theirs,
                 dtype=torch.float32,

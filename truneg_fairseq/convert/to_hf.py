@@ -23,6 +23,7 @@ from ..models.checkpoints import Checkpoint, check_vocabulary, data_of, read_che
 from ..vocabulary import fingerprint, read_symbols
 from .architecture import CONFIG, ROBERTA_FIRST_POSITION, Conversion, ModelConfig, config_of, hf_config
 from .card import model_card
+from .from_hf import move_positions
 from .names import (
     ELECTRA_HEAD,
     EXPORTS,
@@ -121,10 +122,8 @@ def to_tensors(selection: Selection, rows: Tensor, *, pad: int, path: Path) -> d
     if selection.config.family == "roberta":
         base = next(name for name in tensors if name.endswith(WORDS)).removesuffix(WORDS)
         tensors[f"{base}{TOKEN_TYPES}"] = torch.zeros(1, selection.config.hidden_size)
-        if pad + 1 != ROBERTA_FIRST_POSITION:
-            positions = tensors[f"{base}{POSITIONS}"][ROBERTA_FIRST_POSITION:]
-            before = positions.new_zeros(pad + 1, positions.size(1))
-            tensors[f"{base}{POSITIONS}"] = torch.cat([before, positions])
+        positions = tensors[f"{base}{POSITIONS}"]
+        tensors[f"{base}{POSITIONS}"] = move_positions(positions, ROBERTA_FIRST_POSITION, pad + 1)
     return tensors
 
 

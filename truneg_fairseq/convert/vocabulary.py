@@ -138,7 +138,6 @@ def build_tokenizer(
 
     bert_like = vocabulary.special_tokens == BERT_TOKENS
     double = not bert_like if double_separator is None else double_separator
-    standard = double != bert_like
     ids = {token: row for row, token in enumerate(vocabulary.tokens)}
     named = {role: vocabulary.special_tokens[symbol] for role, symbol in _ROLES.items()}
     common: dict[str, Any] = {**named, "model_max_length": max_length}
@@ -147,30 +146,25 @@ def build_tokenizer(
         mask = AddedToken(common["mask_token"], lstrip=True, normalized=False, special=True)
         common |= {"mask_token": mask, "bos_token": common["cls_token"], "eos_token": common["sep_token"]}
     common["model_input_names"] = ["input_ids", *(["token_type_ids"] if segments else []), "attention_mask"]
-    made: Any
-    if vocabulary.path.name == TOKENIZER:
-        kept = read_tokenizer(vocabulary.path)
-        lowercase = getattr(kept.normalizer, "lowercase", None)
-        like_bert = bert_like and isinstance(kept.model, models.WordPiece)
-        made = BertTokenizer(vocab=ids, do_lower_case=bool(lowercase), **common) if like_bert else None
-        standard = standard and made is not None and _splitting(made.backend_tokenizer) == _splitting(kept)
-        backend = made.backend_tokenizer if standard else kept
-        own = {token.content: token for token in kept.get_added_tokens_decoder().values()}
-        common |= {role: own.get(token, common[role]) for role, token in named.items()}
-    elif bert_like:
+    made: Any = None
+    kept = read_tokenizer(vocabulary.path) if vocabulary.path.name == TOKENIZER else None
+    if bert_like and (kept is None or isinstance(kept.model, models.WordPiece)):
         if vocabulary.path == dictionary.path and dictionary.tokenization == "words":
             return None
-        made = BertTokenizer(vocab=ids, do_lower_case=not is_cased(vocabulary.tokens), **common)
-        backend = made.backend_tokenizer
-    else:
+        lowercase = getattr(kept.normalizer, "lowercase", None) if kept is not None else not is_cased(vocabulary.tokens)
+        made = BertTokenizer(vocab=ids, do_lower_case=bool(lowercase), **common)
+    elif kept is None:
         names = ("vocab.bpe", "merges.txt")
         merges = next((folder / name for folder in folders for name in names if (folder / name).exists()), None)
         if merges is None or dictionary.tokenization != "gpt2":
             return None
         made = RobertaTokenizer(vocab=ids, merges=read_merges(merges.read_bytes()), **common)
-        backend = made.backend_tokenizer
-    if standard:
+    same = kept is None or (made is not None and _splitting(made.backend_tokenizer) == _splitting(kept))
+    if same and double != bert_like:
         return made
+    backend = made.backend_tokenizer if kept is None else kept
+    own = {} if kept is None else {token.content: token for token in kept.get_added_tokens_decoder().values()}
+    common |= {role: own.get(token, common[role]) for role, token in named.items()}
     backend.post_processor = _template(vocabulary, double=double)
     backend.no_padding()
     backend.no_truncation()

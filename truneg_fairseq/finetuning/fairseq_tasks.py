@@ -37,7 +37,7 @@ from ..objectives.loss import BITS, Rate
 from ..options import check, option
 from ..vocabulary import MASK_SYMBOL
 from .squad_features import SquadFeatures, answer_questions, best_spans, score_answers
-from .squad_score import exact_match_and_f1
+from .squad_files import exact_match_and_f1
 from .task import read_info
 
 _COLLECTED = "_answers"  # fairseq shows no meter whose name begins with an underscore

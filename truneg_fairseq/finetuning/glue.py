@@ -72,7 +72,6 @@ class Glue(FinetuningTask):
     hub_texts: tuple[str, ...] = ()
     hub_labels: tuple[str, ...] = ()
 
-    fairseq_task = "glue"
     counted = "examples"
     chosen = ("labels", "swap_pairs")
 
@@ -313,8 +312,6 @@ def _read_lines(task: Glue, path: Path) -> tuple[dict[str, list[str]], list[int]
     rows = [(number, line.split("\t")) for number, line in enumerate(read_lines(path), start=1)]
     while rows and not "".join(rows[-1][1]).strip():
         rows.pop()
-    if rows:
-        rows[0][1][0] = rows[0][1][0].removeprefix("\ufeff")
     header: Sequence[str] = task.without_header
     if rows and (not header or set(task.texts) <= set(rows[0][1])):  # a file like CoLA's may have a header too
         header = rows.pop(0)[1]

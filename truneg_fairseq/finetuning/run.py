@@ -25,7 +25,7 @@ from ..workers import choose_device
 from . import FinetuneOptions, PredictOptions, PrepareOptions
 from .glue import TASKS as GLUE
 from .squad import Squad
-from .task import FinetuningTask, Recipe, describe, prepare_task, read_info
+from .task import FinetuningTask, Recipe, describe, read_info
 
 TASKS: dict[str, FinetuningTask] = {**GLUE, "SQuAD": Squad()}
 """By name, in the order of the paper's tables."""
@@ -116,7 +116,7 @@ def prepare(options: PrepareOptions) -> Iterator[tuple[Path, list[str], bool]]:
     vocabulary = PretrainedVocabulary.load(options.data)
     for task, found in files:
         folder = options.output_dir / task.name
-        info, made = prepare_task(task, found, vocabulary, folder, task.choose(options))
+        info, made = task.prepare(found, vocabulary, folder, task.choose(options))
         yield folder, describe(info), made
 
 
@@ -253,9 +253,8 @@ def predict(options: PredictOptions) -> dict[str, float]:
     checkpoint = read_checkpoint(options.checkpoint)
     trained_on = checkpoint.task.get("_name", checkpoint.task.get("task"))
     prepared, was = options.prepared or Path(str(checkpoint.task["data"])), f"{options.checkpoint}: was trained on"
-    known = {task.fairseq_task for task in TASKS.values()}
     refuse(
-        (trained_on not in known, f"{was} --task {trained_on}; expected a fine-tuned model"),
+        (trained_on not in ("glue", "squad"), f"{was} --task {trained_on}; expected a fine-tuned model"),
         (not prepared.is_dir(), f"{was} {prepared}, which is not a folder here; name it with --prepared"),
     )
     info = read_info(prepared)
@@ -264,7 +263,7 @@ def predict(options: PredictOptions) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made) / task.name
         chosen = {name: info[name] for name in task.chosen}
-        prepare_task(task, {"test": options.file}, PretrainedVocabulary.load(prepared), folder, chosen)
+        task.prepare({"test": options.file}, PretrainedVocabulary.load(prepared), folder, chosen)
         return task.predict(*load_finetuned(options.checkpoint, folder, cpu=options.cpu), folder, options)
 
 

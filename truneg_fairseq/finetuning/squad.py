@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,21 +16,17 @@ from numpy.typing import NDArray
 
 from ..data.tokenizer import PretrainedVocabulary
 from ..errors import TrueNegError
-from ..files import file_digest, replacing_text
 from ..results.result import Metric
 from ..vocabulary import UNKNOWN
 from ..workers import Progress
 from . import PredictOptions
 from .squad_features import (
-    FEATURES_FILE,
     SPECIAL_TOKENS,
-    TEXTS_FILE,
     SquadFeatures,
     answer_questions,
     score_answers,
 )
-from .squad_files import Question, SquadData, read_squad
-from .squad_score import exact_match_and_f1
+from .squad_files import Question, SquadData, exact_match_and_f1, read_squad, write_json
 from .task import LARGE_WIDTH, FinetuningTask, Recipe, count_longer, electra_layer_lr_decay
 
 if TYPE_CHECKING:
@@ -51,7 +46,6 @@ class Squad(FinetuningTask):
     """Questions that a span of a text answers, SQuAD 1.1 or 2.0."""
 
     name = "SQuAD"
-    fairseq_task = "squad"
     counted = "windows"
     chosen = ("max_length",)
 
@@ -74,15 +68,12 @@ class Squad(FinetuningTask):
     def write(
         self, folder: Path, files: Mapping[str, Path], vocabulary: PretrainedVocabulary, chosen: Mapping[str, Any]
     ) -> dict[str, Any]:
-        parsed = {split: read_squad(path) for split, path in files.items()}
         found = {}
-        for split, data in parsed.items():
-            settings: dict[str, Any] = {**chosen, "training": split == "train", "name": files[split].stem}
-            features, counts = build_features(data, vocabulary, **settings)
+        for split, data in {split: read_squad(path) for split, path in files.items()}.items():
+            of_split: dict[str, Any] = {"training": split == "train", "name": files[split].stem}
+            features, found[split] = build_features(data, vocabulary, **chosen, **of_split)
             (folder / split).mkdir()
             features.save(folder / split)
-            digests = {file: file_digest(folder / split / file) for file in (FEATURES_FILE, TEXTS_FILE)}
-            found[split] = {**counts, "sha256": digests}
         return found
 
     def shown(self, info: Mapping[str, Any]) -> tuple[str, str, dict[str, Metric]]:
@@ -105,7 +96,7 @@ class Squad(FinetuningTask):
     def evaluate(self, model: Any, task: Any, prepared: Path, folder: Path) -> dict[str, Any]:
         features = SquadFeatures.load(prepared / "valid")
         texts, _ = answer(model, task, features)
-        _write_json(texts, folder / ANSWERS_NAME)
+        write_json(texts, folder / ANSWERS_NAME)
         scores = score_answers(features, texts, unanswerable=task.unanswerable)
         examples = {
             "exact_match": [float(score.exact) for score in scores.values()],
@@ -118,9 +109,9 @@ class Squad(FinetuningTask):
         features = SquadFeatures.load(prepared / "test")
         texts, probabilities = answer(model, task, features, options.threshold)
         if options.na_prob_file is not None:  # in the official format of SQuAD 2.0
-            _write_json(probabilities, options.na_prob_file)
+            write_json(probabilities, options.na_prob_file)
         if options.output is not None:
-            _write_json(texts, options.output)
+            write_json(texts, options.output)
         unanswerable = bool(features.impossible.any())
         scores = score_answers(features, texts, unanswerable=unanswerable)
         return {"examples": len(texts), **(exact_match_and_f1(scores, unanswerable=unanswerable) if scores else {})}
@@ -143,12 +134,6 @@ def answer(
             sample = utils.apply_to_sample(lambda tensor: tensor.to(device), sample)
             parts.append(decode(answer_logits(model, sample), sample).numpy())
     return answer_questions(features, np.concatenate(parts), unanswerable=task.unanswerable, threshold=threshold)
-
-
-def _write_json(content: object, output: Path) -> None:
-    with replacing_text(output) as stream:
-        json.dump(content, stream, ensure_ascii=False)
-        stream.write("\n")
 
 
 def build_features(

@@ -17,13 +17,11 @@ from numpy.typing import NDArray
 
 from ..files import replacing_file, replacing_text
 from ..vocabulary import BOS, EOS
-from .squad_score import QuestionScore, score_question
+from .squad_files import QuestionScore, score_question
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-FEATURES_FILE = "features.npz"
-TEXTS_FILE = "texts.json"
 SPECIAL_TOKENS = 3
 """``<s>`` and two ``</s>`` in every window."""
 MAX_ANSWER_LENGTH = 30
@@ -101,15 +99,15 @@ class SquadFeatures:
 
     def save(self, folder: Path) -> None:
         arrays: dict[str, Any] = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
-        with replacing_file(folder / FEATURES_FILE) as stream:
+        with replacing_file(folder / "features.npz") as stream:
             np.savez(stream, **arrays)
-        with replacing_text(folder / TEXTS_FILE) as stream:
+        with replacing_text(folder / "texts.json") as stream:
             json.dump({name: value for name, value in vars(self).items() if name not in arrays}, stream)
 
     @classmethod
     def load(cls, folder: Path) -> SquadFeatures:
-        with np.load(folder / FEATURES_FILE, allow_pickle=False) as arrays:
-            return cls(**arrays, **json.loads((folder / TEXTS_FILE).read_bytes()))
+        with np.load(folder / "features.npz", allow_pickle=False) as arrays:
+            return cls(**arrays, **json.loads((folder / "texts.json").read_bytes()))
 
     def _parts(self, window: int) -> tuple[NDArray[np.int32], slice]:
         """The question's tokens in a window, and where its context is among all contexts."""

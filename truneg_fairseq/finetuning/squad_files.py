@@ -1,17 +1,24 @@
-"""SQuAD's files, versions 1.1 and 2.0 and others of that form (AddSent, SwapSyn): questions, and predictions."""
+"""SQuAD's files, versions 1.1 and 2.0 and others of that form (AddSent, SwapSyn), and the scores of predictions.
+
+Exact match and F1 are exactly as the official evaluation scripts of 1.1 and 2.0 print them. The scripts differ where
+nothing but articles and punctuation is left of an answer: 1.1 counts no token in common as an F1 of 0, 2.0 counts two
+empty answers as equal. They add up floating-point numbers in the order of the data, and so does this module.
+"""
 
 from __future__ import annotations
 
 import itertools
 import json
 import re
+import string
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from .. import files
 from ..corpora.extract import read_table
@@ -20,7 +27,9 @@ from ..files import replacing_text
 
 _FORMAT = "SQuAD's JSON"
 _VERSION_2 = re.compile(r"v?2(\.\d+)*")
-LARGEST_FILE = 128 << 20  # bytes; SQuAD 2.0 has 42 MB
+_LARGEST_FILE = 128 << 20  # bytes; SQuAD 2.0 has 42 MB
+_ARTICLES = re.compile(r"\b(?:a|an|the)\b")
+_WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 @dataclass(frozen=True)
@@ -128,7 +137,7 @@ def read_squad(path: Path) -> SquadData:
     if rows:
         found = [(row, row.context, row.title) for row in _read_rows(path)]
     else:
-        file = files.read_json(path, _File, expected=f"{_FORMAT}, whole", limit=LARGEST_FILE)
+        file = files.read_json(path, _File, expected=f"{_FORMAT}, whole", limit=_LARGEST_FILE)
         found = [(entry, p.context, a.title) for a in file.data for p in a.paragraphs for entry in p.qas]
         version = str(file.version)
     answers = [_answers(entry) for entry, _, _ in found]
@@ -158,7 +167,7 @@ def _read_rows(path: Path) -> Iterator[_Row]:
         for row in read_table(path).to_pylist():
             yield files.convert(row, str(path), _Row, expected=_FORMAT)
         return
-    raw = files.read_bytes(path, expected=_FORMAT, limit=LARGEST_FILE).removeprefix(b"\xef\xbb\xbf")
+    raw = files.read_bytes(path, expected=_FORMAT, limit=_LARGEST_FILE).removeprefix(b"\xef\xbb\xbf")
     for number, line in enumerate(raw.splitlines(), 1):
         if line.strip():
             yield files.parse_json(line, f"{path}: line {number}", _Row, expected=_FORMAT)
@@ -189,12 +198,188 @@ def write_squad(path: Path, data: SquadData) -> None:
         }
         for title, questions in itertools.groupby(data.questions, key=lambda question: question.title)
     ]
-    with replacing_text(path) as file:
-        json.dump({"version": data.version, "data": articles}, file, ensure_ascii=False)
-        file.write("\n")
+    write_json({"version": data.version, "data": articles}, path)
+
+
+def write_json(content: object, path: Path) -> None:
+    """Writes a line of JSON."""
+    with replacing_text(path) as stream:
+        json.dump(content, stream, ensure_ascii=False)
+        stream.write("\n")
 
 
 def read_predictions(path: Path) -> dict[str, str]:
     """Reads answer texts by question id."""
     expected = "a JSON object of answer texts by question id"
-    return files.read_json(path, dict[str, str], expected=expected, limit=LARGEST_FILE)
+    return files.read_json(path, dict[str, str], expected=expected, limit=_LARGEST_FILE)
+
+
+# --- Scores ---
+
+
+@dataclass(frozen=True)
+class QuestionScore:
+    exact: int  # 1 where the prediction equals a ground truth after normalization, else 0
+    f1: float  # of the bags of words, the best over the ground truths, in [0, 1]
+
+
+ZERO, RIGHT = QuestionScore(0, 0.0), QuestionScore(1, 1.0)
+"""The scores of an unanswered question, and of one that is rightly answered with nothing."""
+
+
+def normalize(text: str) -> str:
+    """The text in lower case, without ASCII punctuation, without articles, its words separated by single spaces."""
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_WITHOUT_PUNCTUATION)).split())
+
+
+def score_question(prediction: str, truths: Sequence[str], *, unanswerable: bool = False) -> QuestionScore:
+    """The score of one question: the best over its ground truths.
+
+    With ``unanswerable``, as in SQuAD 2.0, those do not count of which nothing is left after normalization; where none
+    counts, the empty answer is right.
+    """
+    predicted, known = normalize(prediction), [normalize(truth) for truth in truths]
+    if unanswerable and not (known := list(filter(None, known))):
+        return ZERO if predicted else RIGHT
+    return QuestionScore(int(predicted in known), max(_f1(predicted.split(), truth.split()) for truth in known))
+
+
+def _f1(predicted: list[str], true: list[str]) -> float:
+    """Of words; 0 where they have none in common, as SQuAD 1.1 has it."""
+    common = (Counter(predicted) & Counter(true)).total()
+    if not common:
+        return 0.0
+    precision, recall = common / len(predicted), common / len(true)
+    return 2 * precision * recall / (precision + recall)
+
+
+def require_answer(question: Question) -> None:
+    """Refuses a question that SQuAD 1.1 cannot score."""
+    if not question.answers:
+        raise TrueNegError(
+            f"question {question.id}: has no answers, and its file is not marked as SQuAD 2.0; expected version v2.0 "
+            "or is_impossible in a file of questions without answers"
+        )
+
+
+def score_questions(questions: Iterable[Question], predictions: Mapping[str, str]) -> dict[str, QuestionScore]:
+    """SQuAD 1.1's score of every question, by id in the order given; :data:`ZERO` where there is no prediction."""
+    scores = {}
+    for question in questions:
+        require_answer(question)
+        prediction = predictions.get(question.id)
+        scores[question.id] = ZERO if prediction is None else score_question(prediction, question.answer_texts)
+    return scores
+
+
+def exact_match_and_f1(scores: Mapping[str, QuestionScore], *, unanswerable: bool) -> dict[str, float]:
+    """``exact_match`` and ``f1`` in percent, added up as the official script of the version does; 0 without scores."""
+    if not scores:
+        return {"exact_match": 0.0, "f1": 0.0}
+    if unanswerable:
+        report = _percentages_v2(scores.values())
+        return {"exact_match": report["exact"], "f1": report["f1"]}
+    exact, total_f1 = 0, 0.0
+    for score in scores.values():  # not sum(), which rounds less than the script does since Python 3.12
+        exact += score.exact
+        total_f1 += score.f1
+    return {"exact_match": 100.0 * exact / len(scores), "f1": 100.0 * total_f1 / len(scores)}
+
+
+def score_files(
+    data_file: Path, predictions_file: Path, *, na_prob_file: Path | None = None
+) -> tuple[dict[str, float], str | None]:
+    """What the official script of the data's version prints, in percent.
+
+    With a line on questions of SQuAD 1.1 without a prediction, None where all have one.
+    """
+    data, predictions = read_squad(data_file), read_predictions(predictions_file)
+    if data.unanswerable:
+        expected, kind = "a JSON object of numbers by question id", dict[str, int | float]
+        chances = files.read_json(na_prob_file, kind, expected=expected, limit=_LARGEST_FILE) if na_prob_file else None
+        return score_v2(data, predictions, chances), None
+    scores = exact_match_and_f1(score_questions(data.questions, predictions), unanswerable=False)
+    missing = [question.id for question in data.questions if question.id not in predictions]
+    if not missing:
+        return scores, None
+    return scores, (
+        f"{predictions_file}: has no answer to {len(missing):,} of {len(data.questions):,} questions, which score 0 "
+        f"(the first is {missing[0]}); {len(predictions):,} predictions were read"
+    )
+
+
+def score_v2(
+    data: SquadData, predictions: Mapping[str, str], no_answer_probabilities: Mapping[str, float] | None = None
+) -> dict[str, float]:
+    """What the script of SQuAD 2.0 prints.
+
+    ``exact``, ``f1`` (%) and ``total``, the same with ``HasAns_`` and ``NoAns_`` before them over the questions with
+    and without answers, where there are any; with probabilities also ``best_exact``, ``best_exact_thresh``,
+    ``best_f1`` and ``best_f1_thresh``, at the thresholds that would have been the best.
+    """
+    require_all(data.questions, predictions, "prediction")
+    scores = {q.id: score_question(predictions[q.id], q.answer_texts, unanswerable=True) for q in data.questions}
+    answerable = {question.id: bool(question.answers) for question in data.questions}
+    chances = no_answer_probabilities or {}
+    final = {  # by the script's own threshold, which differences of logits may pass
+        name: score if chances.get(name, 0.0) <= 1.0 else ZERO if answerable[name] else RIGHT
+        for name, score in scores.items()
+    }
+    report = _percentages_v2(final.values())
+    for prefix, wanted in (("HasAns", True), ("NoAns", False)):
+        part = [score for name, score in final.items() if answerable[name] is wanted]
+        report |= {f"{prefix}_{key}": value for key, value in _percentages_v2(part).items()} if part else {}
+    if no_answer_probabilities is None:
+        return report
+    require_all(data.questions, chances, "no-answer probability")
+    order = sorted(filter(scores.__contains__, chances), key=chances.__getitem__)
+    for key in ("exact", "f1"):
+        # Below the smallest probability every question counts as unanswerable; passing one lets its prediction count.
+        changes = [getattr(scores[name], key) if answerable[name] else -bool(predictions[name]) for name in order]
+        sums = np.cumsum([float(list(answerable.values()).count(False)), *changes])
+        best = int(sums.argmax())  # the first
+        report[f"best_{key}"] = 100.0 * float(sums[best]) / len(scores)
+        report[f"best_{key}_thresh"] = chances[order[best - 1]] if best else 0.0
+    return report
+
+
+def has_variants(data: SquadData) -> bool:
+    """Whether it is a file of Jia and Liang: some question is a variant, ``ID-NAME``, of another one, ``ID``."""
+    ids = {question.id for question in data.questions}
+    return any("-" in name and name.partition("-")[0] in ids for name in ids)
+
+
+def worst_variants(scores: Mapping[str, QuestionScore]) -> dict[str, QuestionScore]:
+    """By the id of the original the score that Jia and Liang's adversary takes.
+
+    An id is that of the original, or that with "-" and the name of a variant. The adversary takes for each original the
+    variant of the lowest F1 (the first of equals), and the original itself only where there is no variant.
+    """
+    variants: dict[str, list[str]] = {}
+    for name in scores:
+        variants.setdefault(name.partition("-")[0], []).append(name)
+    return {
+        original: min(
+            (scores[name] for name in [name for name in names if name != original] or names), key=lambda score: score.f1
+        )
+        for original, names in variants.items()
+    }
+
+
+def require_all(questions: Sequence[Question], values: Mapping[str, object], what: str) -> None:
+    """Refuses values by question id that lack a question."""
+    missing = [question.id for question in questions if question.id not in values]
+    if missing:
+        raise TrueNegError(
+            f"{len(missing)} of {len(questions)} questions have no {what}, the first is {missing[0]}; expected "
+            'one for each, the text "" where a model finds no answer'
+        )
+
+
+def _percentages_v2(scores: Iterable[QuestionScore]) -> dict[str, float]:
+    values = list(scores)
+    return {
+        "exact": 100.0 * sum(score.exact for score in values) / len(values),
+        "f1": 100.0 * sum(score.f1 for score in values) / len(values),
+        "total": len(values),
+    }

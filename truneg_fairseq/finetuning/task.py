@@ -58,7 +58,6 @@ class FinetuningTask(ABC):
     """One of GLUE's tasks, or SQuAD."""
 
     name: str  # of ``--tasks``, and of the prepared folder
-    fairseq_task: ClassVar[str]
     counted: ClassVar[str]  # what an example of fairseq's is called in ``info.json``
     chosen: ClassVar[Sequence[str]]  # the options of ``truneg data prepare`` that the data depend on
 
@@ -99,39 +98,34 @@ class FinetuningTask(ABC):
     def predict(self, model: Any, task: Any, prepared: Path, options: PredictOptions) -> dict[str, float]:
         """Answers the split "test" and writes the answers; gives the scores in percent where labels are known."""
 
-
-def prepare_task(
-    task: FinetuningTask,
-    files: Mapping[str, Path],
-    vocabulary: PretrainedVocabulary,
-    output: Path,
-    chosen: Mapping[str, Any],
-) -> tuple[dict[str, Any], bool]:
-    """Prepares a task; gives its description (``info.json``), and whether it was made now or is there already."""
-    info: dict[str, Any] = {
-        "task": task.name,
-        "vocabulary": vocabulary.fingerprint,
-        "tokenizer": vocabulary.tokenizer.tokenization,
-        "tokenizer_sha256": vocabulary.tokenizer.digest,
-        **chosen,
-        "sources": {split: {"file": path.name, "sha256": file_digest(path)} for split, path in files.items()},
-    }
-    require_unsplit(output, "--output-dir")
-    if not is_new(output):
-        made = read_info(output)
-        other = [key for key, value in info.items() if made.get(key, value) != value]
-        if other:
-            raise TrueNegError(
-                f"{output}: was made with another {', another '.join(other)}; remove it or choose another --output-dir"
-            )
-        return made, False
-    with new_folder(output) as folder:
-        vocabulary.save(folder)
-        info["splits"] = task.write(folder, files, vocabulary, chosen)
-        with replacing_text(folder / _INFO_FILE) as stream:
-            json.dump(info, stream, indent=1, ensure_ascii=False)
-            stream.write("\n")
-    return info, True
+    def prepare(
+        self, files: Mapping[str, Path], vocabulary: PretrainedVocabulary, output: Path, chosen: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], bool]:
+        """Prepares the data; gives its description (``info.json``), and whether it was made now or is there already."""
+        info: dict[str, Any] = {
+            "task": self.name,
+            "vocabulary": vocabulary.fingerprint,
+            "tokenizer": vocabulary.tokenizer.tokenization,
+            "tokenizer_sha256": vocabulary.tokenizer.digest,
+            **chosen,
+            "sources": {split: {"file": path.name, "sha256": file_digest(path)} for split, path in files.items()},
+        }
+        require_unsplit(output, "--output-dir")
+        if not is_new(output):
+            made = read_info(output)
+            if other := [key for key, value in info.items() if made.get(key, value) != value]:
+                changed = ", another ".join(other)
+                raise TrueNegError(
+                    f"{output}: was made with another {changed}; remove it or choose another --output-dir"
+                )
+            return made, False
+        with new_folder(output) as folder:
+            vocabulary.save(folder)
+            info["splits"] = self.write(folder, files, vocabulary, chosen)
+            with replacing_text(folder / _INFO_FILE) as stream:
+                json.dump(info, stream, indent=1, ensure_ascii=False)
+                stream.write("\n")
+        return info, True
 
 
 def read_info(folder: Path) -> dict[str, Any]:

@@ -22,15 +22,19 @@ import numpy as np
 
 from ..errors import TrueNegError
 from ..files import read_json, replacing_file, require_different, require_writable
-from ..finetuning.squad_files import Question, SquadData, read_predictions, read_squad, write_squad
-from ..finetuning.squad_score import (
+from ..finetuning.squad_files import (
     ZERO,
+    Question,
     QuestionScore,
+    SquadData,
+    read_predictions,
+    read_squad,
     require_all,
     require_answer,
     score_question,
     score_questions,
     worst_variants,
+    write_squad,
 )
 from ..options import option
 from ..results.intervals import Interval, Ratio, ratios_as_fields

@@ -20,8 +20,7 @@ from statement import statement
 from words import Alteration, NearbyWords, fake_answer, is_nearby_asked
 
 from truneg_fairseq.commands.main import run_as_script
-from truneg_fairseq.finetuning.squad_files import Answer, Question
-from truneg_fairseq.finetuning.squad_score import normalize
+from truneg_fairseq.finetuning.squad_files import Answer, Question, normalize
 from truneg_fairseq.options import option
 from truneg_fairseq.robustness.attack import AttackOptions, Edit, NotApplicableError, attack_file, edited
 from truneg_fairseq.synonyms.inflected import Inflector
