@@ -29,10 +29,16 @@ from truneg_fairseq.files import (
 )
 
 
-def test_digest_is_hashlib_s(tmp_path):
+def test_digest_is_hashlib_s_and_a_pipe_has_none(tmp_path):
+    """Its bytes are gone once they are read: the digest would be that of nothing."""
     content = os.urandom((1 << 20) + 7)
     (tmp_path / "f").write_bytes(content)
     assert file_digest(tmp_path / "f") == hashlib.sha256(content).hexdigest()
+    reader, writer = os.pipe()
+    os.close(writer)
+    with pytest.raises(TrueNegError, match=r"/dev/fd/\d+: is a pipe, which can be read only once; expected a file"):
+        file_digest(Path(f"/dev/fd/{reader}"))
+    os.close(reader)
 
 
 def write(path: Path, text: str = "new") -> None:

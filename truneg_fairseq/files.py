@@ -172,6 +172,8 @@ def unpacked(name: object, raw: Any) -> Iterator[io.BufferedReader]:
 
 def file_digest(path: Path) -> str:
     """The SHA-256 (hexadecimal) of a file's bytes."""
+    if path.is_fifo():  # what was read of it before is gone, and would be left out
+        raise TrueNegError(f"{path}: is a pipe, which can be read only once; expected a file")
     digest = hashlib.sha256()
     with path.open("rb") as stream:
         while block := stream.read(1 << 20):

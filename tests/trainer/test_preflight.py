@@ -6,14 +6,16 @@ import os
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from support.cli_runs import assert_one_line, hydra, training
 from support.commands import CUDA, ELECTRA_MODEL, ELECTRA_TRAINING, PLUGIN, run_command
-from support.trainings import configuration, parse
+from support.trainings import batches, configuration, parse, trainer_of
 
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.trainer.preflight import check
+from truneg_fairseq.vocabulary import read_symbols
 
 MASKED_LM_OF_ELECTRA = "found --task electra_pretraining with --arch electra_tiny, whose masked LM is the generator"
 
@@ -129,12 +131,32 @@ def test_data_that_are_cut_are_one_line(split, data_bin, tmp_path):
         assert not (tmp_path / "run").exists()
 
 
+def test_an_id_beyond_the_dictionary_is_one_line_where_it_is_read(data_bin, tmp_path, monkeypatch):
+    data = shutil.copytree(data_bin, tmp_path / "data")
+    ids = np.memmap(data / "train.bin", np.uint16, "r+")
+    ids[:] = np.where(ids > 9, len(read_symbols(data)), ids)
+    ids.flush()
+    monkeypatch.setattr(np, "memmap", None)
+    check(configuration(data, "--criterion", "masked_lm"))  # reads no token, of which there are billions
+    monkeypatch.undo()
+    trainer, task, *_ = trainer_of(data, "--criterion", "masked_lm", "--save-dir", tmp_path)
+    with pytest.raises(SystemExit, match=f"{data}: has the id {ids.max()}, but the dictionary {ids.max()} symbols"):
+        trainer.train_step(batches(task, 1))
+
+
 def test_hydra_too(data_bin, tmp_path):
     result = run_command(hydra(data_bin, tmp_path, "sr_word", "task.data=data-bin"), check=False, cwd=tmp_path)
     assert_one_line(result, f"{tmp_path}/hydra/data-bin/dict.txt: no such file")
     lengths = ("model._name=truneg_bert_tiny", "~model.max_positions", "task.tokens_per_sample=513")
     result = run_command(hydra(data_bin, tmp_path, "sr_word", *lengths), check=False, cwd=tmp_path)
     assert_one_line(result, "--tokens-per-sample 513: the model has 512 positions")
+
+
+def test_a_misspelt_name_in_hydra_is_one_line(data_bin):
+    cfg = configuration(data_bin, "--criterion", "masked_lm_hc")
+    cfg.criterion._name = "masked_lm_hcc"
+    with pytest.raises(TrueNegError, match=r"--criterion masked_lm_hcc: is not known; did you mean masked_lm_hc\?"):
+        check(cfg)
 
 
 def test_another_criterion_or_optimizer_is_one_line_on_resuming(data_bin, tmp_path):

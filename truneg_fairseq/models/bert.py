@@ -207,6 +207,14 @@ class BertModel(RobertaModel):
                     self.register_classification_head(head, *state_dict[key].shape)
         heads = tuple(f"{prefix}{head}" for head in self.replaceable_parts())
         own = {f"{prefix}{key}": value for key, value in self.state_dict().items()}
+        with one_line_errors():
+            for key, value in own.items():
+                if not key.startswith(heads) and key in state_dict and state_dict[key].shape != value.shape:
+                    raise TrueNegError(
+                        f"the checkpoint's {key} has the shape {tuple(state_dict[key].shape)}, this model's has "
+                        f"{tuple(value.shape)}; expected --arch, sizes and --max-positions of the checkpoint, and data "
+                        "made with its dictionary and tokenizer"
+                    )
         for key in [key for key in state_dict if key.startswith(heads)]:
             if key not in own or own[key].shape != state_dict[key].shape:
                 logger.info("%s of the checkpoint is left out: this model has no such parameter", key)

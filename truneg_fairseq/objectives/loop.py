@@ -122,7 +122,9 @@ class TrueNegativeLoss(Objective):
             embeddings: shape (V, E), the input embeddings, where no model is given.
 
         Raises:
-            TrueNegError: an option needs ``input_ids``, ``model`` or ``embeddings``; or shapes do not fit.
+            TrueNegError: an option needs ``input_ids``, ``model`` or ``embeddings``; shapes that do not fit; on a CPU
+                also a label that the logits have no column for. On a GPU such a label is a device-side assertion of
+                CUDA's, because to look at labels would wait for the device.
         """
         logits, items = getattr(logits, "logits", logits), num_items if num_items is not None else num_items_in_batch
         if logits.shape[:-1] != labels.shape:
@@ -131,6 +133,8 @@ class TrueNegativeLoss(Objective):
                 f"{tuple(labels.shape)}; expected labels of shape {tuple(logits.shape[:-1])}"
             )
         rows, flat = logits.reshape(-1, logits.size(-1)), labels.reshape(-1)
+        if flat.device.type == "cpu" and not torch.compiler.is_compiling():
+            self._check_labels(flat, rows.size(-1))
         if self._is_plain():
             return self._plain(rows, flat, labels.shape, items)
         watched, inputs = self._watched or (None, {})
@@ -176,6 +180,14 @@ class TrueNegativeLoss(Objective):
         """
         sums, self._sums = of_all_processes(self._sums), {}
         return rates_of(sums, (Rate("mlm_loss", "loss", "sample_size"), ACCURACY, *CORRECTION_RATES))
+
+    def _check_labels(self, labels: Tensor, size: int) -> None:
+        wrong = labels[(labels.ge(size) | labels.lt(0)) & labels.ne(self.ignore_index)]
+        if len(wrong):
+            raise TrueNegError(
+                f"TrueNegativeLoss: found the label {int(wrong[0])} with logits of {size} tokens; expected labels from "
+                f"0 to {size - 1}, or {self.ignore_index} where nothing is predicted"
+            )
 
     def _is_plain(self) -> bool:
         options = self.options

@@ -8,6 +8,7 @@ import argparse
 import contextlib
 import importlib.util
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ _SPLIT_FILES = (".idx", "1.idx", "")  # mmap and cached; continued; raw text
 def check(cfg: Any) -> None:
     """Refuses a training, by fairseq's whole configuration, from either command line."""
     checkpoint = cfg.checkpoint
-    for problem in chain(_best(cfg), _lengths(cfg), _precision(cfg), _combination(cfg), _data(cfg)):
+    for problem in chain(_names(cfg), _lengths(cfg), _precision(cfg), _combination(cfg), _data(cfg)):
         raise TrueNegError(problem)
     if not checkpoint.no_save:
         require_writable(Path(checkpoint.save_dir) / LAST, "--save-dir", makes_folders=True)
@@ -94,7 +95,15 @@ def _lengths(cfg: Any) -> Iterator[str]:
         yield f"--max-tokens {tokens}: one sample has --tokens-per-sample {length}; expected that or more"
 
 
-def _best(cfg: Any) -> Iterator[str]:
+def _names(cfg: Any) -> Iterator[str]:
+    """fairseq-hydra-train takes any name of a criterion and the like, where argparse knows the choices."""
+    from fairseq.registry import REGISTRIES
+
+    for group in ("criterion", "optimizer", "lr_scheduler"):
+        name, known = name_of(cfg, group), REGISTRIES[group]["registry"]
+        if name is not None and name not in known:
+            near = get_close_matches(name, known, n=1) or sorted(known)
+            yield f"{flag_of(group)} {name}: is not known; did you mean {' or '.join(near)}?"
     metric, maximize = cfg.checkpoint.best_checkpoint_metric, cfg.checkpoint.maximize_best_checkpoint_metric
     if metric in (_LOWER_IS_BETTER if maximize else _HIGHER_IS_BETTER):
         found, remedy = ("", "leave it out") if maximize else ("no ", "give both")

@@ -6,6 +6,7 @@ fairseq-train, fairseq-hydra-train, torchrun and spawned workers. Each method na
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import gc
@@ -171,6 +172,23 @@ class PluginTrainer(Trainer):
         if self.task.dataset(split) in self.task.dataset_to_epoch_iter:
             return iterator
         return super().get_train_iterator(epoch, *args, **{**kwargs, "load_dataset": False})
+
+    def _prepare_sample(self, sample: Any, is_dummy: bool = False) -> Any:
+        """An id beyond the dictionary, of damaged data or of another dictionary, is an IndexError without a name, and
+        on a GPU the end of the process.
+        """
+        tokens = sample.get("net_input", {}).get("src_tokens") if isinstance(sample, dict) else None
+        if isinstance(tokens, Tensor) and (tokens.device.type, tokens.dtype) == ("cpu", torch.int64) and tokens.numel():
+            own = None
+            with contextlib.suppress(NotImplementedError, AttributeError, TypeError):  # tasks without a dictionary
+                own = len(self.task.source_dictionary)
+            with one_line_errors():
+                if own is not None and (largest := int(tokens.max())) >= own:
+                    raise TrueNegError(
+                        f"{':'.join(map(str, data_folders(self.cfg)))}: has the id {largest:,}, but the dictionary "
+                        f"{own:,} symbols; the data are damaged or of another dictionary; binarize them again"
+                    )
+        return super()._prepare_sample(sample, is_dummy)
 
     def begin_epoch(self, epoch: int) -> None:
         """A criterion sees the model in the first step only, when Python's exit with an error would abort where
