@@ -150,7 +150,7 @@ def in_fp16(parameters):
 
 
 def test_fp32_copies_of_other_weights_are_not_restored():
-    """As after averaging checkpoints. Runs that resume: tests/cli/test_optimizer.py."""
+    """As after averaging checkpoints. Runs that resume: tests/cli/test_training.py."""
     parameter = torch.nn.Parameter(torch.randn(4, 4).half())
     optimizer = in_fp16([parameter])
     train(optimizer, [parameter])

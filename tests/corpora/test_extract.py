@@ -1,4 +1,4 @@
-"""Datasets and files to plain text: every kind of file, compressed, broken, held out, restarted."""
+"""Datasets and files to plain text: every kind of file, compressed, broken, held out, restarted; lines of text."""
 
 from __future__ import annotations
 
@@ -7,20 +7,23 @@ import functools
 import gzip
 import json
 import lzma
+import runpy
 import shutil
 import threading
 from collections.abc import Callable, Sequence
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pyarrow
 import pytest
 from pyarrow import parquet
-from support.commands import shared_file, truneg_data
+from support.commands import REPOSITORY, shared_file, truneg_data
 
 import truneg_fairseq.corpora.extract as extract_module
 from truneg_fairseq.corpora.extract import ExtractOptions, articles, extract, find_files, is_held_out
+from truneg_fairseq.corpora.text import read_lines
 from truneg_fairseq.errors import TrueNegError
 
 DOCUMENTS = [["The cat sat.", "It purred, é 狗."], ["A dog barked."], ["One.", "Two.", "Three."]]
@@ -208,3 +211,35 @@ def test_unfit_inputs(tmp_path):
     (tmp_path / "blank.txt").write_text("\n \n")
     with pytest.raises(TrueNegError, match="--train: no document has any text"):
         run(tmp_path / "blank.txt", tmp_path / "out")
+
+
+NOT_TEXT = {
+    "lines.txt": b'{"text": "The cat sat."}\n',
+    "marked.txt": b'\xef\xbb\xbf{"text": "The cat sat."}\n',
+    "table.csv": b"text,label\nThe cat sat.,1\n",
+    "packed.gz": b"\x1f\x8b\x08",
+    "binary.txt": b"a\0b\0",
+}
+
+
+@pytest.mark.parametrize("name", NOT_TEXT)
+def test_what_is_no_plain_text_is_refused_wherever_text_is_read(name, tmp_path):
+    path = tmp_path / name
+    path.write_bytes(NOT_TEXT[name])
+    message = rf"{name}: is not plain text; make it so with 'truneg data text' first"
+    with pytest.raises(TrueNegError, match=message):
+        list(read_lines(path))
+    texts = runpy.run_path(str(REPOSITORY / "user_dir_examples" / "huggingface" / "train.py"))["texts"]
+    with pytest.raises(TrueNegError, match=message):
+        list(texts(SimpleNamespace(train_file=[str(path)], dataset_name=None), "train"))
+
+
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbfThe cat\r\nsat.\x0c\n")
+    assert list(read_lines(tmp_path / "a.txt")) == ["The cat", "sat.\x0c"]
+
+
+def test_broken_utf8_is_named_by_its_line(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"The cat\n\xff\n")
+    with pytest.raises(TrueNegError, match=r"a\.txt: line 2 is not UTF-8 \(invalid start byte at its byte 1\)"):
+        list(read_lines(tmp_path / "a.txt"))
