@@ -121,7 +121,7 @@ def test_scores_one_by_one(folder, checkpoints, pairs, table, name):
         replaced[0, place.position] = candidate
         with torch.no_grad():
             before, after = (
-                model._model.encoder.extract_features(x, return_all_hiddens=True)[1]["inner_states"]
+                model.model.encoder.extract_features(x, return_all_hiddens=True)[1]["inner_states"]
                 for x in (original, replaced)
             )
         cosines = [

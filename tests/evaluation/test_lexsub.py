@@ -181,7 +181,7 @@ def test_agrees_with_an_obvious_computation(folder, tokens, benchmark, checkpoin
             if mode == "masked":
                 alone[0, place.position] = tokens.mask
             with torch.no_grad():
-                row = model._model(alone)[0][0, place.position].log_softmax(-1).numpy()
+                row = model.model(alone)[0][0, place.position].log_softmax(-1).numpy()
             gap, parts = obvious(tokens, place, row, people)
             assert metrics["gap"].denominators[index] == (gap is not None)
             assert metrics["gap"].numerators[index] == pytest.approx(gap or 0.0)

@@ -31,7 +31,7 @@ from truneg_fairseq.data.tokenizer import wordpiece_tokenizer
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.evaluation import minimal_pairs
 from truneg_fairseq.evaluation.held_out import HeldOut
-from truneg_fairseq.evaluation.hf_scorer import HuggingFaceScorer
+from truneg_fairseq.evaluation.hf_scorer import hugging_face_scorer
 from truneg_fairseq.evaluation.minimal_pairs import Blimp
 from truneg_fairseq.evaluation.models import OpenedModel, OpeningOptions
 from truneg_fairseq.evaluation.scorer import Query
@@ -152,11 +152,11 @@ def test_positions_that_belong_to_no_token_are_not_counted(kind, tmp_path):
     sizes = {"vocab_size": 20, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
     config = getattr(transformers, f"{kind}Config")(**sizes, max_position_embeddings=12, pad_token_id=1)
     getattr(transformers, f"{kind}ForMaskedLM")(config).save_pretrained(tmp_path)
-    model = HuggingFaceScorer(tmp_path, 1, cpu=True)
+    model = hugging_face_scorer(tmp_path, 1, cpu=True)
     assert model.longest == 10
     for length, fits in ((10, True), (11, False)):
         with contextlib.nullcontext() if fits else pytest.raises((IndexError, RuntimeError)):
-            model._model(torch.full((1, length), 5))
+            model.model(torch.full((1, length), 5))
 
 
 @pytest.mark.slow
@@ -244,7 +244,7 @@ def test_an_encoder_without_a_head_has_states_alone(tmp_path):
     from transformers import AutoModel
 
     folder = save(random_model("BertModel", tokens=TOKENS), tmp_path / "encoder", TOKENS)
-    model, tokens = HuggingFaceScorer(folder, 0, cpu=True), torch.arange(5, 12)
+    model, tokens = hugging_face_scorer(folder, 0, cpu=True), torch.arange(5, 12)
     with torch.no_grad():
         states = AutoModel.from_pretrained(folder).eval()(tokens[None]).last_hidden_state
     assert torch.allclose(model.mean_states([tokens.numpy()]), states.mean(1), atol=1e-6)
@@ -267,7 +267,7 @@ def test_a_token_that_the_configuration_takes_for_padding_is_attended_to(tmp_pat
         sequence, position = ((long, 2), (short, 1))[index]
         ids = torch.from_numpy(sequence)[None]
         with torch.no_grad():
-            expected = scorer._model(ids, attention_mask=torch.ones_like(ids)).logits[0, position].log_softmax(-1)
+            expected = scorer.model(ids, attention_mask=torch.ones_like(ids)).logits[0, position].log_softmax(-1)
         assert torch.allclose(row, expected, atol=1e-5)
 
 
@@ -357,7 +357,7 @@ def test_mistakes_are_one_line(tmp_path):
     sizes |= {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8}
     BartForConditionalGeneration(BartConfig(**sizes)).save_pretrained(tmp_path)
     with pytest.raises(TrueNegError, match="is a bart, which reads and writes; expected a masked LM"):
-        HuggingFaceScorer(tmp_path, 1, cpu=True)
+        hugging_face_scorer(tmp_path, 1, cpu=True)
     for task in ("blimpp=x", "blimp"):
         with pytest.raises(SystemExit, match=f"--task {task}: expected NAME=FILE, with a name of held-out, lexsub"):
             main(["evaluate", str(tmp_path), "--task", task])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,69 +67,70 @@ class HuggingFaceTokens(Tokens):
         return np.array(found["input_ids"], dtype=np.int64), np.array(places, dtype=np.int32).reshape(-1, 2)
 
 
-class HuggingFaceScorer(Scorer):
+def hugging_face_scorer(folder: Path, padding: int, *, cpu: bool = False, causal: bool = False) -> Scorer:
     """The model of a folder with a masked-LM head, or if ``causal`` one that predicts the token after the place. The
     folder may be a LoRA adapter's (PEFT), or ElectraTrainer's: its generator predicts, its discriminator encodes.
     """
+    require("transformers", extra="hf")
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
 
-    batch_tokens: ClassVar[int] = 1024  # the logits of all places are computed
+    kind: Any = AutoModelForCausalLM if causal else AutoModelForMaskedLM
+    base = _base(folder)
+    try:
+        config = AutoConfig.from_pretrained(str(base), **_LOCAL)
+        if _BOTH_HALVES in (config.architectures or ()):
+            from ..hf.electra import ElectraForReplacedTokens as kind
+        with quiet_transformers():
+            model, loaded = kind.from_pretrained(str(base), use_safetensors=True, output_loading_info=True, **_LOCAL)
+        if base != folder:
+            require("peft", extra="hf")
+            from peft import PeftModel
 
-    def __init__(self, folder: Path, padding: int, *, cpu: bool = False, causal: bool = False) -> None:
-        require("transformers", extra="hf")
-        from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
+            if not (folder / "adapter_model.safetensors").exists():  # PEFT would unpickle another file
+                raise ValueError("it has no adapter_model.safetensors")
+            model = PeftModel.from_pretrained(model, str(folder)).merge_and_unload()
+    except Exception as error:  # transformers fails in many ways
+        raise _refused(folder, error) from None
+    if config.is_encoder_decoder:
+        raise TrueNegError(f"{folder}: is a {config.model_type}, which reads and writes; expected a masked LM")
+    # Positions of RoBERTa and its kin begin after that of the padding.
+    padded = (module.padding_idx for name, module in model.named_modules() if name.endswith(".position_embeddings"))
+    unused = max((index + 1 for index in padded if index is not None), default=0)
+    both_halves = type(model).__name__ == _BOTH_HALVES
+    predictor, encoder = (model.generator, model.discriminator.electra) if both_halves else (model, model)
+    projection, missing = None if causal else MaskedProjection(predictor), sorted(loaded["missing_keys"])
 
-        kind: Any = AutoModelForCausalLM if causal else AutoModelForMaskedLM
-        try:
-            config = AutoConfig.from_pretrained(str(_base(folder)), **_LOCAL)
-            if _BOTH_HALVES in (config.architectures or ()):
-                from ..hf.electra import ElectraForReplacedTokens as kind
-            with quiet_transformers():
-                model, loaded = kind.from_pretrained(
-                    str(_base(folder)), use_safetensors=True, output_loading_info=True, **_LOCAL
-                )
-            if _base(folder) != folder:
-                require("peft", extra="hf")
-                from peft import PeftModel
+    def require_weights(prefix: str = "") -> None:
+        if absent := [name for name in missing if name.startswith(prefix)]:
+            raise TrueNegError(f"{folder}: has no {absent[0]}; expected an LM with its prediction head")
 
-                if not (folder / "adapter_model.safetensors").exists():  # PEFT would unpickle another file
-                    raise ValueError("it has no adapter_model.safetensors")
-                model = PeftModel.from_pretrained(model, str(folder)).merge_and_unload()
-        except Exception as error:  # transformers fails in many ways
-            raise _refused(folder, error) from None
-        if config.is_encoder_decoder:
-            raise TrueNegError(f"{folder}: is a {config.model_type}, which reads and writes; expected a masked LM")
-        # Positions of RoBERTa and its kin begin after that of the padding.
-        padded = (module.padding_idx for name, module in model.named_modules() if name.endswith(".position_embeddings"))
-        unused = max((index + 1 for index in padded if index is not None), default=0)
-        longest = int(getattr(config, "max_position_embeddings", 512)) - unused
-        self._causal = causal
-        self._predictor = getattr(model, "generator", model) if type(model).__name__ == _BOTH_HALVES else model
-        self._encoder = model.discriminator.electra if self._predictor is not model else model
-        self._projection = None if causal else MaskedProjection(self._predictor)
-        super().__init__(folder, model, padding=padding, longest=longest, cpu=cpu)
-        self.embeddings, self.updates = model.get_input_embeddings().weight.detach(), transformers_updates(folder)
-        self._missing = sorted(loaded["missing_keys"])
-        self._require(f"{model.base_model_prefix}.")  # the head's where it is used: hidden states need none
-
-    def _require(self, prefix: str = "") -> None:
-        if missing := [name for name in self._missing if name.startswith(prefix)]:
-            raise TrueNegError(f"{self.path}: has no {missing[0]}; expected an LM with its prediction head")
-
-    @override
-    def _logits(self, tokens: Tensor, lengths: Tensor, chosen: Tensor) -> Tensor:
-        self._require()
+    def logits(tokens: Tensor, lengths: Tensor, chosen: Tensor) -> Tensor:
+        require_weights()
         positions = chosen.reshape(-1).nonzero().squeeze(1)
-        if self._projection is None:  # what fills a causal model's batches up stands after all that is asked for
-            return select_rows(self._model(tokens).logits, positions)
-        with self._projection.at(positions):
-            logits = self._predictor(tokens, attention_mask=attention_mask(tokens, lengths).long()).logits
-        return select_rows(logits, positions)
+        if projection is None:  # what fills a causal model's batches up stands after all that is asked for
+            return select_rows(model(tokens).logits, positions)
+        with projection.at(positions):
+            found = predictor(tokens, attention_mask=attention_mask(tokens, lengths).long()).logits
+        return select_rows(found, positions)
 
-    @override
-    def _layers(self, tokens: Tensor, lengths: Tensor, original: Tensor) -> Sequence[Tensor]:
+    def layers(tokens: Tensor, lengths: Tensor, original: Tensor) -> Sequence[Tensor]:
         attended = attention_mask(tokens, lengths).long()
-        found = self._encoder(tokens, attention_mask=attended, output_hidden_states=True).hidden_states
+        found = encoder(tokens, attention_mask=attended, output_hidden_states=True).hidden_states
         return list(found[1:])  # without the embeddings
+
+    require_weights(f"{model.base_model_prefix}.")  # the head's where it is used: hidden states need none
+    return Scorer(
+        path=folder,
+        model=model,
+        embedding=model.get_input_embeddings(),
+        logits=logits,
+        layers=layers,
+        padding=padding,
+        longest=int(getattr(config, "max_position_embeddings", 512)) - unused,
+        cpu=cpu,
+        updates=transformers_updates(folder),
+        batch_tokens=1024,  # the logits of all places are computed
+    )
 
 
 def _base(folder: Path) -> Path | str:

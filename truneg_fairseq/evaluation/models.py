@@ -92,17 +92,15 @@ class OpenedModel:
     def scorer(self, tokens: Tokens, *, counts: Path | None = None) -> Scorer:
         """The model, in evaluation mode; mixed with the ``counts`` of a text."""
         options, causal = self._options, tokens.mask is None
-        scorer: Scorer
         if self.checkpoint is None:
-            from .hf_scorer import HuggingFaceScorer
+            from .hf_scorer import hugging_face_scorer
 
-            scorer = HuggingFaceScorer(self.path, tokens.padding, cpu=options.cpu, causal=causal)
+            scorer = hugging_face_scorer(self.path, tokens.padding, cpu=options.cpu, causal=causal)
         else:
-            from .fairseq_scorer import FairseqCausalLm, FairseqMaskedLm
+            from .fairseq_scorer import fairseq_scorer
 
             assert options.data is not None
-            kind = FairseqCausalLm if self.is_causal else FairseqMaskedLm
-            scorer = kind(self.checkpoint, options.data, cpu=options.cpu)
+            scorer = fairseq_scorer(self.checkpoint, options.data, cpu=options.cpu, causal=self.is_causal)
         if counts is not None:
             from ..objectives.build import read_corpus_targets
 

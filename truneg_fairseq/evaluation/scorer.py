@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -184,36 +185,36 @@ WINDOW = 80  # tokens of a context, the first and the last included: what every 
 COUNTS_SHARE = 0.2  # of a text's counts in a mixture with a model's prediction
 
 
-class Scorer(ABC):
-    """A model in evaluation mode, on the GPU where there is one; the path is for messages.
+@dataclass(kw_only=True)
+class Scorer:
+    """A model in evaluation mode, on the GPU where there is one.
 
-    The token ``padding`` fills batches up; lengths tell what is padding, as a text may have this token. ``longest`` is
-    how many tokens it reads at most.
+    Lengths, int64, shape (B,), tell what is padding of tokens, (B, T), as a text may have the token ``padding``.
     """
 
-    embeddings: Tensor  # the encoder's input embeddings, shape (V, E)
+    path: Path  # for messages
+    model: Any
+    embedding: Any  # the module of the encoder's input embeddings
+    # of tokens, lengths, and bool, (B, T), which has the N places that are asked for: their logits, (N, V), row by row
+    logits: Callable[[Tensor, Tensor, Tensor], Tensor]
+    # of tokens, lengths, and the tokens whose segments count: every layer's hidden states, each of shape (B, T, H)
+    layers: Callable[[Tensor, Tensor, Tensor], Sequence[Tensor]]
+    padding: int
+    longest: int  # tokens that it reads at most
+    cpu: bool = False
     updates: int = 0  # of its training; 0 where the files do not say
-    batch_tokens: ClassVar[int] = 4096  # of one batch, padding included
+    batch_tokens: int = 4096  # of one batch, padding included
     counts: CorpusTargets | None = None  # mixed into every prediction with the share COUNTS_SHARE
 
-    def __init__(self, path: Path, model: Any, *, padding: int, longest: int, cpu: bool) -> None:
-        self.path, self.padding, self.longest = path, padding, longest
-        self._device = choose_device(cpu=cpu)
-        self._model = model.float().eval().to(self._device)
+    def __post_init__(self) -> None:
+        self._device = choose_device(cpu=self.cpu)
+        self.model = self.model.float().eval().to(self._device)
 
-    @abstractmethod
-    def _logits(self, tokens: Tensor, lengths: Tensor, chosen: Tensor) -> Tensor:
-        """The logits, shape (N, V), of the N places of ``tokens``, (B, T), where ``chosen`` is true, row by row.
-
-        ``lengths``, int64, shape (B,), are those without padding.
-        """
-
-    @abstractmethod
-    def _layers(self, tokens: Tensor, lengths: Tensor, original: Tensor) -> Sequence[Tensor]:
-        """Every layer's hidden states, each of shape (B, T, H), of ``tokens``, shape (B, T).
-
-        Segments are those of ``original``, shape (B, T): another token in its place is a word.
-        """
+    @property
+    def embeddings(self) -> Tensor:
+        """The encoder's input embeddings, shape (V, E)."""
+        embeddings: Tensor = self.embedding.weight.detach()
+        return embeddings
 
     @torch.inference_mode()
     def log_probabilities(self, queries: Sequence[Query]) -> Iterator[tuple[list[int], Tensor]]:
@@ -257,7 +258,7 @@ class Scorer(ABC):
             rows = np.repeat(query.tokens[None], len(chosen), axis=0)
             rows[:, query.position] = chosen
             tokens, lengths = self._padded(list(rows))
-            layers = self._layers(tokens, lengths, tokens)
+            layers = self.layers(tokens, lengths, tokens)
             parts.append(torch.stack([layer[:, query.position] for layer in layers]).float().cpu())
         return torch.cat(parts, dim=1)
 
@@ -267,7 +268,7 @@ class Scorer(ABC):
         queries, means = [Query(sequence, 0) for sequence in sequences], dict[int, Tensor]()
         for batch in _batches(queries, self.batch_tokens):
             tokens, lengths = self._padded([sequences[index] for index in batch])
-            states = self._layers(tokens, lengths, tokens)[-1].float()
+            states = self.layers(tokens, lengths, tokens)[-1].float()
             total = (states * attention_mask(tokens, lengths).unsqueeze(-1)).sum(1)
             means |= zip(batch, (total / lengths.unsqueeze(1)).cpu(), strict=True)
         return torch.stack([means[index] for index in range(len(sequences))])
@@ -289,14 +290,14 @@ class Scorer(ABC):
             predicted,
             objective.options,
             embeddings=lambda: self.embeddings,
-            encode=lambda given, *_: self._layers(given, lengths, predicted.original),
+            encode=lambda given, *_: self.layers(given, lengths, predicted.original),
             with_layers=with_layers,
         )
         return objective.judge(predicted, passes), passes
 
     def _predict(self, tokens: Tensor, lengths: Tensor, chosen: Tensor) -> Tensor:
-        """:meth:`_logits`, of the mixture with the counts where there are some."""
-        logits = self._logits(tokens, lengths, chosen)
+        """The logits, of the mixture with the counts where there are some."""
+        logits = self.logits(tokens, lengths, chosen)
         if self.counts is None:
             return logits
         positions = chosen.reshape(-1).nonzero().squeeze(1)
