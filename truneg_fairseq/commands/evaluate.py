@@ -52,7 +52,7 @@ class EvaluateOptions(OpeningOptions, CountsOptions):
 def evaluate(options: EvaluateOptions) -> None:
     """Measure models: held-out text, lexical substitution, cloze answers, grammar, similarity, reading times.
 
-    Prints one table, with controls that need no training and differences to the first model, and one sentence.
+    Prints tables, with controls that need no training and differences to the first model, and one sentence.
     """
     models = named_models(options.models, options.seed)
     if options.corpus_counts is not None:
@@ -64,27 +64,27 @@ def evaluate(options: EvaluateOptions) -> None:
     from ..evaluation import yardstick
     from ..evaluation.held_out import examples_of
     from ..results.result import append_result
-    from ..results.tables import terminal, wrapped
+    from ..results.tables import tables, terminal, wrapped
 
     settings = {name: getattr(options, name) for name in ("synonym_table", "mask_seed", "batch_size", "limit")}
     tasks = yardstick.parse_tasks(options.task, **settings)
     found = []
     for each in yardstick.evaluate(models, tasks, options, with_controls=True, say=partial(print, flush=True)):
         found.append(each)
-        if options.results is not None:
-            for result in each.results():
-                append_result(options.results, result)
+        for result in each.results() if options.results is not None and not each.is_control else ():
+            append_result(options.results, result)
     notes = dict.fromkeys(each.yardstick.notes for each in found if each.yardstick.notes)
-    cells = yardstick.cells_of(found)
-    print("\n".join(["", *terminal(yardstick.table(cells)), "", *wrapped([*notes, _NOTE]), *examples_of(found[-1])]))
-    print(f"\n{yardstick.verdict(cells)}", flush=True)
+    comparison, models_alone = yardstick.compared(found), [each for each in found if not each.is_control]
+    print("\n".join(line for table in tables(comparison) for line in ("", *terminal(table))))
+    print("\n".join(["", *wrapped([*notes, _NOTE]), *examples_of(models_alone[-1])]))
+    print(f"\n{yardstick.verdict(comparison, {each.model.name for each in found if each.is_control})}", flush=True)
     if options.results is not None:
         print(f"next: truneg compare {options.results}")
 
 
 _NOTE = (
-    "Percent where no unit is given; ↑ higher is better, ↓ lower. [..]: 95 % bootstrap over items, differences paired "
-    "by item; ~ not significant. One training each says nothing of other seeds: truneg experiment compares seeds."
+    "Percent where no unit is given; ↑ higher is better, ↓ lower. [..]: 95 % over items, differences paired by item. "
+    "One training each says nothing of other seeds: truneg experiment compares seeds."
 )
 
 

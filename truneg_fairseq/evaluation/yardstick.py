@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -16,10 +16,9 @@ from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 from ..errors import TrueNegError
-from ..results.comparison import Quantity
-from ..results.intervals import Interval, Ratio, ratios_as_fields
+from ..results.comparison import Comparison
+from ..results.intervals import Ratio, ratios_as_fields
 from ..results.result import Metric, NamedModel, Result
-from ..results.tables import Table
 from ..synonyms.table import SynonymTable
 from .models import OpenedModel, OpeningOptions, load_table
 from .scorer import Scorer, Tokens
@@ -107,32 +106,31 @@ class Yardstick(ABC):
 
 
 class Measured(NamedTuple):
-    """One model on one yardstick."""
+    """One model, or control, on one yardstick."""
 
     model: NamedModel
     yardstick: Yardstick
     scores: dict[str, Scores]
-    controls: Mapping[str, dict[str, Scores]] = MappingProxyType({})
+    is_control: bool = False  # what needs no training of the model
 
     def results(self) -> list[Result]:
         """Lines of a result file."""
-        return [
-            Result(
+        found = []
+        for task, scores in self.scores.items():
+            shown, column = self.yardstick.shown(task), task.removeprefix(f"{self.yardstick.group}, ")
+            known = {name: ratio for name, ratio in scores.ratios.items() if ratio.items and math.isfinite(ratio.value)}
+            result = Result(
                 model=self.model.name,
                 task=task,
                 seed=self.model.seed,
-                shown={name: self._shown(task, name) for name, ratio in scores.ratios.items() if ratio.items},
+                shown={name: shown[name] if column == task else replace(shown[name], title=column) for name in known},
                 group=self.yardstick.group,
                 example_ids=list(scores.items),
                 settings={"sha256": self.yardstick.sha256, "checkpoint": str(self.model.path), **scores.facts},
-                **ratios_as_fields(scores.ratios),
+                **ratios_as_fields(known),
             )
-            for task, scores in self.scores.items()
-        ]
-
-    def _shown(self, task: str, name: str) -> Metric:
-        metric, column = self.yardstick.shown(task)[name], task.removeprefix(f"{self.yardstick.group}, ")
-        return metric if column == task else replace(metric, title=column)
+            found.append(result)
+        return found
 
 
 def parse_tasks(arguments: Sequence[str], **settings: Any) -> list[Task]:
@@ -176,96 +174,49 @@ def evaluate(
                 say(yardstick.described)
         scorer = each.scorer(tokens, counts=model.counts)
         for yardstick in yardsticks[vocabulary]:
-            scores = yardstick.score(scorer)
-            yield Measured(model, yardstick, scores, yardstick.controls(scorer) if with_controls and not number else {})
+            yield Measured(model, yardstick, yardstick.score(scorer))
+            for name, control in yardstick.controls(scorer).items() if with_controls and not number else ():
+                owner = f"{name} (control)" if name in {each.name for each in models} else name
+                yield Measured(NamedModel(owner, model.path), yardstick, control, is_control=True)
         del scorer
         gc.collect()  # before the next one is built: on a GPU two may not fit
 
 
-class Cell(NamedTuple):
-    """A metric of a model, or of a control, on one task."""
-
-    task: str
-    shown: Quantity
-    owner: str  # the model, or the control
-    is_control: bool
-    ratio: Ratio
-    difference: Interval | None  # to the first model on the same items
-
-    @property
-    def name(self) -> str:
-        """In a sentence."""
-        return f"{self.shown.title} ({self.task})"
+def compared(found: Sequence[Measured]) -> Comparison:
+    """What a person sees: the models, each with its one seed, then the controls, whose differences are no matter."""
+    several, lines = len({each.model.seed for each in found}) > 1, list[Result]()
+    for each in sorted(found, key=lambda each: each.is_control):
+        name = f"{each.model.name} {each.model.seed}" if several and not each.is_control else each.model.name
+        own = {"examples": {}} if each.is_control else {}
+        shown = [result for result in each.results() if each.yardstick.is_shown(result.task)]
+        lines += [replace(result, model=name, seed=1, **own) for result in shown]
+    return Comparison(lines, over_items=True)
 
 
-def cells_of(found: Sequence[Measured]) -> list[Cell]:
-    """What a person sees, by yardstick, task and metric, then models, the first one first, before controls."""
-    made, seeds = [], {each.model.seed for each in found}
-    for first in (each for each in found if each.model == found[0].model):
-        alike = [each for each in found if type(each.yardstick) is type(first.yardstick)]
-        names = [f"{each.model.name} {each.model.seed}" if len(seeds) > 1 else each.model.name for each in alike]
-        owners = [(name, each.scores, False) for name, each in zip(names, alike, strict=True)]
-        owners += [(name, scores, True) for name, scores in first.controls.items()]
-        for task in filter(first.yardstick.is_shown, first.scores):
-            for metric, shown in first.yardstick.shown(task).items():
-                base = first.scores[task].ratios.get(metric)
-                for number, (owner, scores, is_control) in enumerate(owners):
-                    ratio = scores[task].ratios.get(metric) if task in scores else None
-                    if ratio is None or not ratio.items or not math.isfinite(ratio.value):
-                        continue
-                    paired = number and not is_control and base and len(base.numerators) == len(ratio.numerators)
-                    difference = ratio.interval(base) if paired else None
-                    quantity = Quantity(shown.title, (), shown)
-                    made.append(Cell(task, quantity, owner, is_control, ratio, difference))
-    return made
-
-
-def table(cells: Sequence[Cell]) -> Table:
-    """Values and differences to the first model, with their intervals; controls have values alone."""
-    rows, last = [], ""
-    compares = len({cell.owner for cell in cells if not cell.is_control}) > 1
-    for cell in cells:
-        title, shown, difference = f"{cell.task}: {cell.shown.heading}".rstrip(), cell.shown, cell.difference
-        of_value = None if cell.is_control else cell.ratio.interval()
-        row = [shown.format(cell.ratio.value), "" if of_value is None else shown.ends(of_value, "")]
-        if compares and difference is None:
-            row += ["", "", ""]
-        elif compares and difference is not None:
-            row += [shown.format(difference.mean, "+"), shown.ends(difference), "~" * difference.contains_zero]
-        rows.append((title if title != last else "", cell.owner, *row))
-        last = title
-    differences = [f"Δ {cells[0].owner}", "95 % interval", ""] if compares else []
-    return Table("Evaluation", ("", "", "value", "95 % interval", *differences), tuple(rows))
-
-
-def verdict(cells: Sequence[Cell]) -> str:
-    """What the table says, in one sentence."""
-    first, parts = cells[0].owner, []
-    for other in dict.fromkeys(cell.owner for cell in cells if not cell.is_control and cell.owner != first):
-        names: dict[str, list[str]] = {"better": [], "worse": [], "": []}
-        for cell in cells:
-            higher = cell.shown.metric.higher_is_better
-            if cell.owner == other and cell.difference is not None and higher is not None:
-                word = "better" if (cell.difference.mean > 0) == higher else "worse"
-                names["" if cell.difference.contains_zero else word].append(cell.name)
-        open_ = len(names.pop(""))
-        said = [f"{word} in {_some(each)}" for word, each in names.items() if each]
-        said += [f"not significantly different in {open_} metric{'s' * (open_ > 1)}"] if open_ else []
-        parts.append(f"{other} against {first}: {'; '.join(said) or 'nothing to compare'}")
+def verdict(comparison: Comparison, controls: Collection[str]) -> str:
+    """What the tables say, in one sentence."""
+    first, beaten = comparison.baseline, dict[str, list[str]]()
+    said = {other: dict[str, list[str]]() for other in comparison.models if other not in (first, *controls)}
+    for title, quantities in comparison.groups.items():
+        for each in comparison.summaries(quantities):
+            name, higher = f"{each.quantity.title} ({title})", each.quantity.metric.higher_is_better
+            if each.model in said and each.direction is not None and higher is not None:
+                word = {True: "better", False: "worse", None: ""}[each.better]
+                said[each.model].setdefault(word, []).append(name)
+            elif each.model not in (*said, *_BOUNDS) and each.difference and (each.difference > 0) == higher:
+                beaten.setdefault(name, []).append(each.model)
+    parts = []
+    for other, names in said.items():
+        found = [f"{word} in {_some(names[word])}" for word in ("better", "worse") if word in names]
+        if open_ := len(names.get("", ())):
+            found.append(f"not significantly different in {open_} metric{'s' * (open_ > 1)}")
+        parts.append(f"{other} against {first}: {'; '.join(found) or 'nothing to compare'}")
     if parts:
         return " | ".join(parts) + "."
-    values = {cell.name: cell.ratio.value for cell in cells if cell.owner == first}
-    beaten = dict[str, list[str]]()
-    for cell in cells:
-        higher, mine, value = cell.shown.metric.higher_is_better, values.get(cell.name), cell.ratio.value
-        if not cell.is_control or cell.owner in _BOUNDS or mine in (None, value) or higher is None:
-            continue
-        if (value > mine) == higher:
-            beaten.setdefault(cell.name, []).append(cell.owner)
-    if not beaten:
-        return f"{first}: no control is better."
-    named = [f"{name} by {' and '.join(owners)}" for name, owners in beaten.items()]
-    return f"{first}: better without training in {_some(named)}."
+    if beaten:
+        named = [f"{name} by {' and '.join(owners)}" for name, owners in beaten.items()]
+        return f"{first}: better without training in {_some(named)}."
+    return f"{first}: no control is better."
 
 
 def _some(names: Sequence[str]) -> str:

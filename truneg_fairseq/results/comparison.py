@@ -79,6 +79,8 @@ class Summary:
     # to the baseline: float64, shape (S,) by seed in common, or (S, N) by seed and item; None for the baseline itself
     differences: Floats | None = None
     confidence: float = CONFIDENCE  # of the interval
+    enough_seeds: int = ENOUGH_SEEDS  # in common with the baseline to be evidence; 1 for intervals over items alone
+    items: Interval | None = None  # of the value over items, where one seed is enough
 
     @property
     def mean(self) -> float:
@@ -107,7 +109,8 @@ class Summary:
     @cached_property
     def interval(self) -> Interval | None:
         """Of the difference; None with fewer than two seeds in common."""
-        return None if self.differences is None else seed_interval(self.differences, confidence=self.confidence)
+        few = self.differences is None or self.paired_seeds < min(2, self.enough_seeds)
+        return None if few else seed_interval(self.differences, confidence=self.confidence)
 
     @property
     def p_value(self) -> float | None:
@@ -123,7 +126,7 @@ class Summary:
         """1 for a value that is higher than the baseline's, -1 for a lower one, 0 where the difference is not
         significant, None where the seeds are no evidence.
         """
-        if self.interval is None or self.paired_seeds < ENOUGH_SEEDS:
+        if self.interval is None or self.paired_seeds < self.enough_seeds:
             return None
         return 0 if self.interval.contains_zero else 1 if self.interval.mean > 0 else -1
 
@@ -136,11 +139,19 @@ class Summary:
 
 class Comparison:
     """Results by model, in the order in which models first occur; the others are compared with ``baseline``, by default
-    the first. ``corrected`` widens the intervals of each quantity for the number of models (Bonferroni).
+    the first. ``corrected`` widens the intervals of each quantity for the number of models (Bonferroni). With
+    ``over_items`` one seed is enough: intervals are over items alone.
     """
 
-    def __init__(self, results: Sequence[Result], baseline: str | None = None, *, corrected: bool = False) -> None:
-        self.corrected = corrected
+    def __init__(
+        self,
+        results: Sequence[Result],
+        baseline: str | None = None,
+        *,
+        corrected: bool = False,
+        over_items: bool = False,
+    ) -> None:
+        self.corrected, self.over_items = corrected, over_items
         self._runs: dict[tuple[str, str], dict[int, Result]] = {}
         self.summary = cache(self._summary)  # bound to the object, not to the class
         self.other_items: list[str] = []  # a line for each comparison that is over seeds alone as items differ
@@ -216,15 +227,21 @@ class Comparison:
         """A model's values of a quantity; None where it has none."""
         values, base = self._values(model, quantity), self._values(self.baseline, quantity)
         seeds = sorted(values.keys() & base.keys())
+        items = None
+        if self.over_items and len(values) == 1 and (own := self._by_item(quantity, [model], list(values))) is not None:
+            items = seed_interval(own)
         if model == self.baseline or not seeds:
-            return Summary(model, quantity, values) if values else None
-        differences = self._by_item(model, quantity, seeds)
-        if differences is None:
+            return Summary(model, quantity, values, items=items) if values else None
+        by_item = self._by_item(quantity, [model, self.baseline], seeds)
+        if by_item is None:
             differences = np.array([values[seed] - base[seed] for seed in seeds])
+        else:
+            differences = by_item[::2] - by_item[1::2]
         # Without rounding errors alone, which would be significant where all seeds have the same one.
         exact = np.where(np.abs(differences) < _ROUNDING, 0.0, differences)
         others = sum(bool(self._values(each, quantity)) for each in self.models if each != self.baseline)
-        return Summary(model, quantity, values, exact, 1 - (1 - CONFIDENCE) / (others if self.corrected else 1))
+        confidence = 1 - (1 - CONFIDENCE) / (others if self.corrected else 1)
+        return Summary(model, quantity, values, exact, confidence, 1 if self.over_items else ENOUGH_SEEDS, items)
 
     def _values(self, model: str, quantity: Quantity) -> dict[int, float]:
         runs = [self._runs.get((model, part.task), {}) for part in quantity.parts]
@@ -235,16 +252,16 @@ class Comparison:
                 found[seed] = sum(part.weight * metrics[part.metric] for part, metrics in pairs)
         return found
 
-    def _by_item(self, model: str, quantity: Quantity, seeds: Sequence[int]) -> Floats | None:
-        """float64, shape (seeds, items): differences to the baseline; None where they are not known."""
+    def _by_item(self, quantity: Quantity, models: Sequence[str], seeds: Sequence[int]) -> Floats | None:
+        """float64, shape (seeds x models, items): what each item adds; None where that is not known of all."""
         if len(quantity.parts) > 1:
             return None
         ((task, metric, _),) = quantity.parts
-        runs = [self._runs[name, task][seed] for seed in seeds for name in (model, self.baseline)]
+        runs = [self._runs[name, task][seed] for seed in seeds for name in models]
         if any(metric not in run.examples for run in runs):
             return None
         if len({(len(run.examples[metric]), *run.example_ids) for run in runs}) > 1:
-            self.other_items.append(f"{model} and {self.baseline}, {task}, {quantity.title}")
+            self.other_items.append(f"{' and '.join(models)}, {task}, {quantity.title}")
             return None
         scores = []
         for run in runs:
@@ -252,7 +269,7 @@ class Comparison:
             parts = run.denominators.get(metric)
             denominators = np.ones_like(numerators) if parts is None else np.asarray(parts, np.float64)
             scores.append(Ratio(numerators, denominators).influence)
-        return np.stack(scores[::2]) - np.stack(scores[1::2])
+        return np.stack(scores)
 
 
 def _over_training(metrics: dict[tuple[str, str], Metric], when: dict[str, float]) -> Iterator[Quantity]:

@@ -118,7 +118,7 @@ _Noise = list[tuple[int, float]]  # the variances of a mean difference, each wit
 def _noise(differences: Floats) -> _Noise:
     table = differences[:, None] if differences.ndim == 1 else differences
     seeds, items = table.shape
-    parts = [(seeds - 1, float(table.mean(axis=1).var(ddof=1)) / seeds)]
+    parts = [(seeds - 1, float(table.mean(axis=1).var(ddof=1)) / seeds)] if seeds > 1 else []
     if items > 1 and (of_items := float(table.mean(axis=0).var()) / items):
         parts.append((items - 1, of_items))
     return parts
@@ -135,9 +135,10 @@ def seed_interval(differences: Floats, *, confidence: float = CONFIDENCE) -> Int
     The mean -/+ sqrt(t_S^2 V_S + t_N^2 V_N), with the variances of the mean over S seeds and over N items, each t with
     its own degrees of freedom: it holds the truth at least as often as stated (Banerjee, Sankhya 22, 1960). One t as of
     Welch and Satterthwaite does not: two seeds that happen to agree make it trust the items alone. What is peculiar to
-    a seed and an item counts twice. The differences have the shape (S,) or (S, N). None for a single seed.
+    a seed and an item counts twice. The differences have the shape (S,) or (S, N); those of a single seed have an
+    interval over the items alone, or None.
     """
-    if len(differences) < 2:
+    if len(differences) < 2 and differences.size < 2:
         return None
     mean, reach = float(differences.mean()), _reach(_noise(differences), 1 - confidence)
     return Interval(mean, mean - reach, mean + reach)

@@ -85,7 +85,7 @@ def _values(title: str, comparison: Comparison, quantities: Sequence[Quantity]) 
     found = {model: [_value(comparison.summary(model, each)) for each in quantities] for model in comparison.models}
     found = {model: cells for model, cells in found.items() if set(cells) != {"-"}}
     heads = [each.heading.strip() for each in quantities]
-    if len(quantities) > _MOST_COLUMNS:
+    if len(quantities) > _MOST_COLUMNS or comparison.over_items:
         return Table(title, ("", *found), list(zip(heads, *found.values(), strict=True)))
     return Table(title, ("Model", *heads), [(model, *cells) for model, cells in found.items()])
 
@@ -94,6 +94,8 @@ def _value(summary: Summary | None) -> str:
     if summary is None:
         return "-"
     spread = "" if summary.deviation is None else f" ±{summary.quantity.format(summary.deviation)}"
+    if summary.items is not None:
+        spread = f" {summary.quantity.ends(summary.items, '')}"
     return summary.quantity.format(summary.mean) + spread
 
 
