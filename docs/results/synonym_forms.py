@@ -46,7 +46,7 @@ def main() -> None:
     words = [word or "" for word in vocabulary.words]
     tables = {source: build_table(open_lexicon(source), vocabulary) for source in ("wordnet", "inflected")}
     for source, table in tables.items():
-        print(f"{source}: {len(table)} pairs over {table.keys} keys")
+        print(f"{source}: {len(table)} pairs over {len(set(table.gold.tolist()))} keys")
     both, dropped, added = compare_tables(tables["wordnet"], tables["inflected"])
     database = open_database()
     describe("kept", both, words, database, argparse.Namespace(examples=0, seed=args.seed))

@@ -24,7 +24,7 @@ from truneg_fairseq.evaluation.acceptance import (
     scores,
     thresholds,
 )
-from truneg_fairseq.evaluation.people import read_people
+from truneg_fairseq.evaluation.people import is_conceivable, read_people
 from truneg_fairseq.evaluation.scorer import DataTokens
 from truneg_fairseq.objectives.false_negatives import (
     AcceptanceModel,
@@ -98,7 +98,7 @@ def test_rankings_against_scikit_learn(pairs):
     assert precision.mean == pytest.approx(average_precision_score(pairs.accepted, score))
     best = np.argsort(-score)
     assert accepted_4.mean == pairs.accepted[best[:4]].mean()
-    assert conceivable_2.mean == pairs.conceivable[best[:2]].mean()
+    assert conceivable_2.mean == is_conceivable(pairs.share[best[:2]]).mean()
     assert accepted_4.low <= accepted_4.mean <= accepted_4.high
     ((_, count, precision, recall),) = thresholds({"s": score}, pairs, [0.5]).rows
     chosen = score >= 0.5

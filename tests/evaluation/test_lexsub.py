@@ -197,10 +197,9 @@ def test_several_checkpoints_and_results(folder, checkpoints, tmp_path, capsys):
     assert "4 targets; 1 are not one token of the dictionary and left out, 1 have no one-token candidate" in said
     # "huge", "of great size" and "go" are not one token; the last target has no accepted candidate of people
     assert "GAP ranks 15 of 18 candidates" in said
-    assert said.count(" ceiling ") == 10
-    assert said.count(" chance ") == 10
+    assert ["cosine", "chance", "ceiling"] in (line.split()[-3:] for line in said.splitlines())
     assert " table " not in said.split("Controls:")[0]
-    assert said.count("lexsub kept (people): GAP ↑") == 1, "one table"
+    assert sum(line.startswith("GAP ↑") for line in said.splitlines()) == 3, "values, and two differences"
     assert "lexsub masked" not in said, "for --results"
     read = read_results([results])
     assert len(read) == 3 * 4

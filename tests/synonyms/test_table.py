@@ -82,7 +82,7 @@ def test_coverage_of_the_bert_vocabulary(wordnet, tmp_path):
     table = build_table(open_lexicon("wordnet"), vocabulary)
     assert round(100 * table.coverage, 1) == 62.5
     assert len(table) == pytest.approx(59_677, abs=60)
-    assert table.keys == pytest.approx(13_395, abs=15)
+    assert len(np.unique(table.gold)) == pytest.approx(13_395, abs=15)
     assert np.bincount(table.gold).max() == 55
     table.save(tmp_path / "t.npz")
     assert (tmp_path / "t.npz").stat().st_size < 1e6

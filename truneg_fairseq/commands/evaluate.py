@@ -71,8 +71,9 @@ def evaluate(options: EvaluateOptions) -> None:
     found = []
     for each in yardstick.evaluate(models, tasks, options, with_controls=True, say=partial(print, flush=True)):
         found.append(each)
-        for result in each.results() if options.results is not None and not each.is_control else ():
-            append_result(options.results, result)
+        if options.results is not None and not each.is_control:
+            for result in each.results():
+                append_result(options.results, result)
     notes = dict.fromkeys(each.yardstick.notes for each in found if each.yardstick.notes)
     comparison, models_alone = yardstick.compared(found), [each for each in found if not each.is_control]
     print("\n".join(line for table in tables(comparison) for line in ("", *terminal(table))))

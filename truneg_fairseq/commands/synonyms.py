@@ -214,7 +214,7 @@ def judge(options: JudgeOptions) -> None:
         ),
     )
     from ..evaluation import acceptance
-    from ..evaluation.people import read_people
+    from ..evaluation.people import is_conceivable, read_people
     from ..evaluation.scorer import DataTokens
     from ..results.tables import terminal
 
@@ -222,10 +222,11 @@ def judge(options: JudgeOptions) -> None:
     tokens = DataTokens(options.data) if opened is None and options.data else opened.tokens()  # type: ignore[union-attr]
     judgements = read_people(options.judgements)
     pairs = acceptance.JudgedPairs.of(judgements, tokens)
+    accepted, conceivable = 100 * pairs.accepted.mean(), 100 * is_conceivable(pairs.share).mean()
     print(
         f"{judgements.path.name}: {len(pairs.places)} targets, {len(judgements.targets) - len(pairs.places)} others "
         f"are not one token of the dictionary;\n{len(pairs):,} of {judgements.candidates:,} candidates are one token, "
-        f"{100 * pairs.accepted.mean():.1f} % of them accepted and {100 * pairs.conceivable.mean():.1f} % conceivable"
+        f"{accepted:.1f} % of them accepted and {conceivable:.1f} % conceivable"
     )
     dictionary = options.data or checkpoint or Path()
     tables = {path.name: load_table(path, tokens, dictionary) for path in options.tables}

@@ -62,11 +62,6 @@ class JudgedPairs:
         """Shape (N,)."""
         return np.asarray(is_accepted(self.share))
 
-    @property
-    def conceivable(self) -> NDArray[np.bool_]:
-        """Shape (N,)."""
-        return np.asarray(is_conceivable(self.share))
-
     def listed(self, table: SynonymTable) -> NDArray[np.bool_]:
         """Which pairs a table lists, shape (N,)."""
         size = table.vocabulary_size
@@ -136,12 +131,12 @@ def score_ranking(
     accepted ones, area under the ROC curve, then by number of pairs (in resamples by their share) the accepted and the
     conceivable share of the highest scores.
     """
-    accepted, conceivable = pairs.accepted, pairs.conceivable
+    accepted, conceivable = pairs.accepted, is_conceivable(pairs.share)
     of_target = np.split(np.arange(len(pairs)), np.flatnonzero(np.diff(pairs.target)) + 1)
 
     @cache  # the resamples are the same for each number
-    def measured(drawn: bytes) -> list[float]:
-        chosen = np.concatenate([of_target[index] for index in np.frombuffer(drawn, dtype=np.int64)])
+    def measured(drawn: tuple[int, ...]) -> list[float]:
+        chosen = np.concatenate([of_target[index] for index in drawn])
         order = chosen[np.argsort(-score[chosen], kind="stable")]
         tops = [order[: max(1, round(cut * len(order) / len(pairs)))] for cut in cuts]
         good, both = accepted[chosen], 0 < accepted[chosen].sum() < len(chosen)
@@ -152,10 +147,10 @@ def score_ranking(
         ]
 
     def statistic(number: int, drawn: NDArray[np.int64]) -> NDArray[np.float64]:
-        return np.array([measured(sample.tobytes())[number] for sample in drawn])
+        return np.array([measured(tuple(sample))[number] for sample in drawn])
 
-    count = len(of_target)
-    return [bootstrap(partial(statistic, number), count, samples=samples) for number in range(2 + 2 * len(cuts))]
+    numbers = range(2 + 2 * len(cuts))
+    return [bootstrap(partial(statistic, number), len(of_target), samples=samples) for number in numbers]
 
 
 def tables(named: Mapping[str, SynonymTable], pairs: JudgedPairs, tokens: Tokens) -> Table:

@@ -22,9 +22,6 @@ BEST = 10  # words that a model may give
 TASK, CORPUS_TASK = "cloze", "cloze corpus word"
 _TRUST = 0.9  # in the other half of the people; the rest is uniform
 
-Rows = Iterable[tuple[int, NDArray[np.floating]]]
-"""The index of an item and the logarithms of the probabilities of all tokens there, shape (V,), in any order."""
-
 
 @dataclass(frozen=True)
 class Item:
@@ -87,17 +84,18 @@ class Cloze(Yardstick):
                 continue
             found = np.array(list(counts), dtype=np.int64)
             gold = -1 if context.word is None else tokens.token(context.word)
-            item = Item(
-                name=context.text,
-                query=tokens.next_word(before[-(WINDOW - 4) :]),
-                people=context.people,
-                answers=found,
-                counts=np.array(list(counts.values()), dtype=np.float64),
-                word_known=context.word is not None,
-                word=gold,
-                listed=np.isin(found, self._table.synonyms(gold)) if self._table and gold >= 0 else found < 0,
+            self.items.append(
+                Item(
+                    name=context.text,
+                    query=tokens.next_word(before[-(WINDOW - 4) :]),
+                    people=context.people,
+                    answers=found,
+                    counts=np.array(list(counts.values()), dtype=np.float64),
+                    word_known=context.word is not None,
+                    word=gold,
+                    listed=np.isin(found, self._table.synonyms(gold)) if self._table and gold >= 0 else found < 0,
+                )
             )
-            self.items.append(item)
         self._require(self.items, "answers that are tokens of the model")
         people = sum(context.people for context in answers.contexts)
         lost = 1 - sum(float(item.counts.sum()) for item in self.items) / people
@@ -141,7 +139,8 @@ class Cloze(Yardstick):
         found["people"] = self._scores(everybody, self.items)
         return found
 
-    def _scores(self, rows: Rows, items: list[Item]) -> dict[str, Scores]:
+    def _scores(self, rows: Iterable[tuple[int, NDArray[np.floating]]], items: list[Item]) -> dict[str, Scores]:
+        """The rows: the index of an item and the logarithms of the probabilities of all tokens there, shape (V,)."""
         names = [*(name for name in self.metrics if name != "listed" or self._table), CORPUS_TASK]
         values = np.full((len(names), len(items)), np.nan)
         for index, row in rows:

@@ -51,7 +51,6 @@ class MaskedWord:
 
     @property
     def likeliest(self) -> str:
-        """The likeliest words with their probabilities, as text."""
         return ", ".join(f"{one!r} {chance:.3f}" for one, chance in self.top)
 
 
@@ -239,13 +238,9 @@ def explanation_page(sentences: Sequence[ExplainedSentence], title: str) -> Page
     every = [word for sentence in sentences for word in sentence.masked]
     found = ", ".join(f"{sum(word.verdict == verdict for word in every)} {verdict}" for verdict in _MEANINGS)
     note = f"Every word was masked in turn, and the model predicted it: {found}. A wrong prediction is behind its word."
-    legend = [Word(meaning, _kind(verdict)) for verdict, meaning in _MEANINGS.items()]
+    legend = [Word(meaning, verdict.replace(" ", "-")) for verdict, meaning in _MEANINGS.items()]
     sections = [_section(number, sentence) for number, sentence in enumerate(sentences, start=1)]
     return Page(title, [note], sections, legend)
-
-
-def _kind(verdict: str) -> str:
-    return verdict.replace(" ", "-")
 
 
 def _section(number: int, sentence: ExplainedSentence) -> Section:
@@ -257,16 +252,17 @@ def _section(number: int, sentence: ExplainedSentence) -> Section:
             words.append(Word(text))
             continue
         anchor, stripped, wrong = f"word-{number}-{len(rows)}", text.lstrip(), word.verdict != RIGHT
+        kind = word.verdict.replace(" ", "-")
         chance = f"({word.prediction_probability:.2f})"
         hint = f"{word.gold!r} -> {word.prediction!r} {chance}: {word.verdict}, {word.reason}"
-        shown = Word(stripped, _kind(word.verdict), hint, anchor, word.prediction if wrong else "")
+        shown = Word(stripped, kind, hint, anchor, word.prediction if wrong else "")
         words += [Word(text[: len(text) - len(stripped)]), shown]
         synonyms = " ".join(f"[{one}]" if one == word.prediction else one for one in word.synonyms)
         scores = {name: f"{value:.3g}" for name, value in word.scores.items()}
         row: list[Cell | str] = [
             Cell(repr(word.gold), anchor=anchor),
             repr(word.prediction),
-            Cell(word.verdict, kind=_kind(word.verdict)),
+            Cell(word.verdict, kind=kind),
             Cell(word.reason if wrong else "", kind="long"),
             f"{word.gold_probability:.3f}",
             Cell(word.likeliest, kind="long"),

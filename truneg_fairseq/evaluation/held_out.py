@@ -39,8 +39,6 @@ BINS = 15  # of confidence, of equal width, as in Guo et al. (ICML 2017)
 EXAMPLES = 10
 _LONGEST = 512  # tokens of a sample of a text, where the models have so many positions
 _PARAGRAPHS = 1000  # encoded at a time
-_NOT_MASKED = -100
-
 
 Batch = tuple[Tensor, Tensor, Tensor]
 """Masked samples: tokens and target as :meth:`.scorer.Scorer.judge` takes them, int64, (B, T), and lengths, (B,)."""
@@ -51,6 +49,7 @@ class HeldOut(Yardstick):
     long samples will be), or for Hugging Face's folders the running text of a file.
     """
 
+    _longest = 0  # tokens of a sample of a text, the same for all models
     metrics: ClassVar[Mapping[str, Metric]] = {
         BITS: Metric("bits", False, BITS),
         "accuracy": Metric("accuracy", True),
@@ -66,7 +65,6 @@ class HeldOut(Yardstick):
         self.described = f"{HELD_OUT}: {self._source}"
         self._judge = judge_of(tokens, task.synonym_table)
         self._excluded = exclusions(tokens)
-        self._longest = 0
         if tokens.folder is None:
             if not Path(self._source).is_file():
                 raise TrueNegError(
@@ -151,7 +149,7 @@ class HeldOut(Yardstick):
         masked = [collator.mask(sample[None], [seed, number], progress=1.0) for number, sample in enumerate(samples)]
         for start in range(0, len(samples), size):
             sources, labels = zip(*masked[start : start + size], strict=True)
-            targets = [row[0].masked_fill(row[0].eq(_NOT_MASKED), padding) for row in labels]
+            targets = [row[0].masked_fill(row[0].lt(0), padding) for row in labels]
             yield (
                 pad_sequence([row[0] for row in sources], batch_first=True, padding_value=padding),
                 pad_sequence(targets, batch_first=True, padding_value=padding),
@@ -162,11 +160,14 @@ class HeldOut(Yardstick):
 def judge_of(tokens: Tokens, synonym_table: Path | None, detector: str = TABLE) -> Objective:
     """Hard correction with a detector; its ``table`` is None where it needs none."""
     given = str(synonym_table) if synonym_table and TABLE in detector.split("+") else None
-    options = TrueNegativeOptions(hc_weight=1.0, hc_detector=detector, synonym_table=given)
-    words, folder, padding = tokens.vocabulary, tokens.tables, tokens.padding
-    return Objective(
-        options, **build_parts(options, symbols=words.symbols, words=words, folder=folder, padding=padding)
-    )
+    options, words = TrueNegativeOptions(hc_weight=1.0, hc_detector=detector, synonym_table=given), tokens.vocabulary
+    wanted: dict[str, Any] = {
+        "symbols": words.symbols,
+        "words": words,
+        "folder": tokens.tables,
+        "padding": tokens.padding,
+    }
+    return Objective(options, **build_parts(options, **wanted))
 
 
 def exclusions(tokens: Tokens) -> SynonymTable | None:

@@ -118,7 +118,8 @@ class Measured(NamedTuple):
         found = []
         for task, scores in self.scores.items():
             shown, column = self.yardstick.shown(task), task.removeprefix(f"{self.yardstick.group}, ")
-            known = {name: ratio for name, ratio in scores.ratios.items() if ratio.items and math.isfinite(ratio.value)}
+            defined = {name: ratio for name, ratio in scores.ratios.items() if name in shown and ratio.items}
+            known = {name: ratio for name, ratio in defined.items() if math.isfinite(ratio.value)}
             result = Result(
                 model=self.model.name,
                 task=task,
@@ -187,9 +188,10 @@ def compared(found: Sequence[Measured]) -> Comparison:
     several, lines = len({each.model.seed for each in found}) > 1, list[Result]()
     for each in sorted(found, key=lambda each: each.is_control):
         name = f"{each.model.name} {each.model.seed}" if several and not each.is_control else each.model.name
-        own = {"examples": {}} if each.is_control else {}
-        shown = [result for result in each.results() if each.yardstick.is_shown(result.task)]
-        lines += [replace(result, model=name, seed=1, **own) for result in shown]
+        for result in each.results():
+            if each.yardstick.is_shown(result.task):
+                examples = {} if each.is_control else result.examples
+                lines.append(replace(result, model=name, seed=1, examples=examples))
     return Comparison(lines, over_items=True)
 
 

@@ -28,7 +28,7 @@ from ..vocabulary import Vocabulary, fingerprint, without_accents
 from ..workers import Progress
 from .inflected import InflectedLexicon
 from .lists import Lexicon, TsvLexicon, WnLexicon
-from .table import SynonymTable, pairs_of_keys
+from .table import SynonymTable
 from .vectors import EmbeddingLexicon
 from .wordnet import AntonymLexicon, WordNetLexicon
 
@@ -143,10 +143,10 @@ def build_table(
         excluded, _ = _look_up(TsvLexicon(options.exclude), vocabulary, any_case=True)
         gold, synonym = np.divmod(excluded, len(vocabulary))
         keys = np.setdiff1d(keys, np.concatenate([excluded, synonym * len(vocabulary) + gold]))
-    golds, synonyms = pairs_of_keys(keys, len(vocabulary)).T
+    golds, synonyms = np.divmod(keys, len(vocabulary))
     return SynonymTable(
-        gold=golds,
-        synonym=synonyms,
+        gold=golds.astype(np.int32),
+        synonym=synonyms.astype(np.int32),
         vocabulary_size=len(vocabulary),
         fingerprint=vocabulary.fingerprint,
         tokenization=vocabulary.tokenization,
@@ -158,11 +158,7 @@ def build_table(
 
 
 def _look_up(
-    lexicon: Lexicon,
-    vocabulary: Vocabulary,
-    *,
-    any_case: bool = False,
-    show_progress: bool = False,
+    lexicon: Lexicon, vocabulary: Vocabulary, *, any_case: bool = False, show_progress: bool = False
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """The keys of a lexicon's pairs (:attr:`SynonymTable.pair_keys`), and which tokens it lists, bool, shape (V,).
 
@@ -221,11 +217,7 @@ def _forms(name: str, word: str, vocabulary: Vocabulary) -> list[str]:
     return [name, name[:1].upper() + name[1:]] if word[:1].isupper() else [name]
 
 
-def new_table(
-    vocabulary: Vocabulary,
-    source: str,
-    options: SourceOptions = SourceOptions(),
-) -> SynonymTable:
+def new_table(vocabulary: Vocabulary, source: str, options: SourceOptions = SourceOptions()) -> SynonymTable:
     """Builds the table of an expression with a progress bar, and says if it has few synonyms."""
     table = build_table(source, vocabulary, options, show_progress=True)
     if len(table) == 0:
@@ -245,11 +237,9 @@ def new_table(
 def provide_table(
     vocabulary: Vocabulary, data: Path, table_path: Path | None = None, source: str | None = None
 ) -> SynonymTable:
-    """The table given by path (--synonym-table), or the one beside the data, or a new one beside the data.
-
-    Of several workers one builds and the others wait. If the data folder cannot be written, the table goes to the
-    user's cache folder, which is said in the log. A table that is there must be from the expression of sources
-    ``source`` (--synonym-source), if it is given.
+    """The table given by path (--synonym-table), else the one beside the data, where one of several workers builds it;
+    in the user's cache folder if that of the data cannot be written. It must be from the expression of sources
+    ``source`` (--synonym-source), if that is given.
     """
     asked = None if source is None else normal_form(source, "--synonym-source")
     if table_path is not None:
@@ -270,12 +260,11 @@ def table_beside(data: Path, source: str | None) -> Path:
     if source is None:
         return default
     fits = SynonymTable.load(default).source == source if default.exists() else source == DEFAULT_SOURCE
-    return default if fits else data / f"synonyms.{_in_file_names(source)}.npz"
+    return default if fits else data / f"synonyms.{source.replace('&', ',')}.npz"  # a shell reads the character &
 
 
 def provide_exclusions(vocabulary: Vocabulary, data: Path) -> SynonymTable:
     """The pairs that no score may accept, antonyms and other forms of a word: beside the data, else cached."""
-
     return _load_or_build(
         data / EXCLUSIONS_NAME,
         cache_path(vocabulary, "exclusions"),
@@ -291,14 +280,9 @@ def cache_path(vocabulary: Vocabulary, source: str | None) -> Path:
     """
     root = os.environ.get("XDG_CACHE_HOME")
     folder = (Path(root) if root else Path.home() / ".cache") / "truneg_fairseq"
-    name = _in_file_names(source or DEFAULT_SOURCE)
+    name = (source or DEFAULT_SOURCE).replace("&", ",")
     made_of = fingerprint([VERSION, *vocabulary.symbols, *(word or "" for word in vocabulary.words)])
     return folder / f"{name}-{vocabulary.tokenization}-{made_of[:16]}.npz"
-
-
-def _in_file_names(source: str) -> str:
-    """A source without the character that a shell reads."""
-    return source.replace("&", ",")
 
 
 def _load_or_build(

@@ -46,11 +46,6 @@ class SynonymTable(_Metadata):
         return self.known_words / max(1, self.vocabulary_size)
 
     @property
-    def keys(self) -> int:
-        """Number of tokens with at least one synonym."""
-        return len(np.unique(self.gold))
-
-    @property
     def pair_keys(self) -> NDArray[np.int64]:
         """Each pair as one number, gold * V + synonym: int64, shape (P,), ascending."""
         return self.gold.astype(np.int64) * self.vocabulary_size + self.synonym
@@ -94,11 +89,6 @@ class SynonymTable(_Metadata):
         return cls(gold=arrays["gold"], synonym=arrays["synonym"], **asdict(metadata))
 
 
-def pairs_of_keys(keys: NDArray[np.int64], vocabulary_size: int) -> NDArray[np.int32]:
-    """The pairs (gold, synonym) of :attr:`SynonymTable.pair_keys`, int32, shape (P, 2)."""
-    return np.stack(np.divmod(keys, vocabulary_size), axis=1).astype(np.int32)
-
-
 def compare_tables(left: SynonymTable, right: SynonymTable) -> list[NDArray[np.int32]]:
     """The (gold, synonym) pairs of both tables of one dictionary, of the first one alone and of the second one alone.
 
@@ -106,7 +96,7 @@ def compare_tables(left: SynonymTable, right: SynonymTable) -> list[NDArray[np.i
     """
     a, b = left.pair_keys, right.pair_keys
     found = (np.intersect1d(a, b), np.setdiff1d(a, b), np.setdiff1d(b, a))
-    return [pairs_of_keys(each, left.vocabulary_size) for each in found]
+    return [np.stack(np.divmod(keys, left.vocabulary_size), axis=1).astype(np.int32) for keys in found]
 
 
 def sample_pairs(pairs: NDArray[np.int32], count: int, seed: int) -> NDArray[np.int32]:

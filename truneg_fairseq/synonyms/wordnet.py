@@ -103,9 +103,6 @@ def data_folder() -> Path:
     return Path(given).expanduser().absolute() if given else home / "nltk_data"
 
 
-PAPERS_VERSION = "3.0"
-"""The WordNet of the paper's tables."""
-
 PARTS_OF_SPEECH = ("n", "v", "a", "r")
 """Nouns, verbs, adjectives (satellites included) and adverbs, as WordNet writes them and in NLTK's order."""
 
@@ -116,7 +113,7 @@ class Synset:
 
     names: tuple[str, ...]  # the lemma names, spaces as ``_``
     antonyms: tuple[tuple[str, str], ...]  # (name, antonym) pairs: antonymy holds between words, not between sets
-    similar: tuple[int, ...]  # offsets of the adjectives' synsets called similar
+    similar: tuple[int, ...]  # offsets of the adjectives' synsets called similar: the rest of a cluster, or its head
 
 
 class WordNetDatabase:
@@ -138,9 +135,9 @@ class WordNetDatabase:
         offsets = self._reader._lemma_pos_offset_map.get(lemma, {}).get(pos, ())
         return [self._synset(pos, offset) for offset in offsets]
 
-    def similar(self, synset: Synset) -> list[Synset]:
-        """The synsets that WordNet calls similar to one: of an adjective the rest of its cluster, or the head of it."""
-        return [self._synset("a", offset) for offset in synset.similar]
+    def clusters(self, synsets: list[Synset]) -> list[Synset]:
+        """Adjectives' synsets, each followed by those that WordNet calls similar."""
+        return [near for each in synsets for near in (each, *(self._synset("a", offset) for offset in each.similar))]
 
     def synsets_of(self, word: str) -> list[Synset]:
         """The synsets of a word in any form, in every part of speech; only those that list its spelling, if some do.
@@ -154,8 +151,8 @@ class WordNetDatabase:
 
     def _read_synset(self, pos: str, offset: int) -> Synset:
         synset = self._reader.synset_from_pos_and_offset(pos, offset)
-        antonyms = [(lemma.name(), other.name()) for lemma in synset.lemmas() for other in lemma.antonyms()]
-        similar = [other.offset() for other in synset.similar_tos()]
+        antonyms = ((lemma.name(), other.name()) for lemma in synset.lemmas() for other in lemma.antonyms())
+        similar = (other.offset() for other in synset.similar_tos())
         return Synset(tuple(synset.lemma_names()), tuple(antonyms), tuple(similar))
 
 
@@ -189,10 +186,9 @@ def _read(location: Path) -> WordNetDatabase:
         warnings.simplefilter("ignore")  # that it knows no other languages
         root = str(location) if location.is_dir() else f"{location}/wordnet/"
         database = WordNetDatabase(WordNetCorpusReader(root, None))
-    if database.version != PAPERS_VERSION:
+    if database.version != "3.0":
         logger.warning(
-            f"{location}: is WordNet {database.version}, the paper has {PAPERS_VERSION}: other synonyms; 'truneg "
-            f"wordnet' gets {PAPERS_VERSION}"
+            f"{location}: is WordNet {database.version}, the paper has 3.0: other synonyms; 'truneg wordnet' gets 3.0"
         )
     return database
 
@@ -241,19 +237,17 @@ class AntonymLexicon(Lexicon):
         direct: set[tuple[str, str]] = set()
         indirect: set[tuple[str, str]] = set()
         synonyms: set[tuple[str, str]] = set()
+        clusters = self._database.clusters
         for lemma, pos in lemmas:
             synsets = self._database.synsets(lemma, pos)
             linked = [(name, antonym) for synset in synsets for name, antonym in synset.antonyms]
             direct.update((antonym.lower(), pos) for name, antonym in linked if name.lower() == lemma)
             synonyms.update((name.lower(), pos) for synset in synsets for name in synset.names)
             if pos == "a":
-                heads = {antonym.lower() for near in self._clusters(synsets) for _, antonym in near.antonyms}
+                heads = {antonym.lower() for near in clusters(synsets) for _, antonym in near.antonyms}
                 opposites = [synset for head in heads for synset in self._database.synsets(head, "a")]
-                indirect.update((name.lower(), "a") for near in self._clusters(opposites) for name in near.names)
+                indirect.update((name.lower(), "a") for near in clusters(opposites) for name in near.names)
         return direct | (indirect - synonyms)
-
-    def _clusters(self, synsets: list[Synset]) -> list[Synset]:
-        return [near for synset in synsets for near in (synset, *self._database.similar(synset))]
 
 
 def readings(database: WordNetDatabase, word: str) -> set[tuple[str, str]]:
