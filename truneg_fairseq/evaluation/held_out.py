@@ -161,13 +161,8 @@ def judge_of(tokens: Tokens, synonym_table: Path | None, detector: str = TABLE) 
     """Hard correction with a detector; its ``table`` is None where it needs none."""
     given = str(synonym_table) if synonym_table and TABLE in detector.split("+") else None
     options, words = TrueNegativeOptions(hc_weight=1.0, hc_detector=detector, synonym_table=given), tokens.vocabulary
-    wanted: dict[str, Any] = {
-        "symbols": words.symbols,
-        "words": words,
-        "folder": tokens.tables,
-        "padding": tokens.padding,
-    }
-    return Objective(options, **build_parts(options, **wanted))
+    wanted: dict[str, Any] = {"symbols": words.symbols, "words": words, "padding": tokens.padding}
+    return Objective(options, **build_parts(options, folder=tokens.tables, **wanted))
 
 
 def exclusions(tokens: Tokens) -> SynonymTable | None:

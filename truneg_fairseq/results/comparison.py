@@ -109,8 +109,9 @@ class Summary:
     @cached_property
     def interval(self) -> Interval | None:
         """Of the difference; None with fewer than two seeds in common."""
-        few = self.differences is None or self.paired_seeds < min(2, self.enough_seeds)
-        return None if few else seed_interval(self.differences, confidence=self.confidence)
+        if self.differences is None or self.paired_seeds < min(2, self.enough_seeds):
+            return None
+        return seed_interval(self.differences, confidence=self.confidence)
 
     @property
     def p_value(self) -> float | None:
