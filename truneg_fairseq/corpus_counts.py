@@ -217,12 +217,9 @@ class _Tally:
     def total(self) -> Counted:
         """The sum of all blocks so far."""
         parts, self._waiting = [self._sum, *self._waiting], []
-        keys, counts = np.concatenate([p.keys for p in parts]), np.concatenate([p.counts for p in parts])
-        order = np.argsort(keys, kind="stable")
-        keys, counts = keys[order], counts[order]
-        first = np.flatnonzero(np.diff(keys, prepend=-1))
-        summed = np.add.reduceat(counts, first) if len(first) else counts
-        self._sum = Counted(keys[first], summed.astype(np.int32))
+        keys, place = np.unique(np.concatenate([part.keys for part in parts]), return_inverse=True)
+        counts = np.bincount(place, np.concatenate([part.counts for part in parts]), minlength=len(keys))
+        self._sum = Counted(keys, counts.astype(np.int32))
         return self._sum
 
 

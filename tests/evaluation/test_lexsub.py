@@ -31,7 +31,6 @@ from truneg_fairseq.evaluation.lexsub import (  # noqa: E402
     SHOWN,
     Lexsub,
     f_parts,
-    gap_parts,
     place_target,
     recall_parts,
 )
@@ -44,10 +43,6 @@ from truneg_fairseq.evaluation.scorer import (  # noqa: E402
 
 
 def test_metrics_by_hand():
-    # 0 + (0 + 4) / 2 + (0 + 4 + 2) / 3 over 4 + (4 + 2) / 2
-    assert gap_parts(np.array([0.0, 4.0, 2.0])) == (pytest.approx((2 + 2) / (4 + 3)), 1)
-    assert gap_parts(np.array([3.0, 3.0, 0.0])) == (1, 1)  # ties in either order
-    assert gap_parts(np.zeros(2)) == (0, 0)
     parts = [f_parts([1, 2, 3], {1, 9}), f_parts(list(range(10)), set(range(5, 25)))]
     precision, recall = (1 + 5) / (3 + 10), (1 + 5) / (2 + 10)  # of 20 right words ten count
     found = sum(part[0] for part in parts) / sum(part[1] for part in parts)

@@ -19,27 +19,18 @@ from truneg_fairseq.synonyms.inflected import Inflector
 from truneg_fairseq.synonyms.wordnet import find_wordnet, install_wordnet
 from truneg_fairseq.vocabulary import Vocabulary
 
-# Figure 3 of the paper: all names of "primary", and the names of "stay" that fit into the figure.
+# Figure 3 of the paper
 PRIMARY = """primary_winding principal master elementary chief primary elemental basal primary_quill main
 primary_election primary_feather primary_coil"""
-STAY = """continue halt stop check delay quell arrest remain bide detain persist stick_around ride_out last_out stay
-abide stoppage"""
-
-
-def test_figure_3_of_the_paper(wordnet):
-    lexicon = open_lexicon("wordnet")
-    assert set(lexicon.synonyms("primary")) == set(PRIMARY.split())
-    stay = lexicon.synonyms("stay")
-    assert len(stay) == 24
-    assert set(stay) >= set(STAY.split())
-    assert lexicon.options == {"wordnet": "3.0"}
 
 
 def test_names_are_those_of_all_synsets(wordnet):
     from nltk.corpus import wordnet as reader
 
     lexicon = open_lexicon("wordnet")
-    for word in ("stays", "walked", "better", "men", "axes", "big", "quickly", "qqq", "ice_cream", "paris"):
+    assert lexicon.options == {"wordnet": "3.0"}
+    assert set(lexicon.synonyms("primary")) == set(PRIMARY.split())
+    for word in ("stay", "stays", "walked", "better", "men", "axes", "big", "quickly", "qqq", "ice_cream", "paris"):
         assert lexicon.synonyms(word) == sorted({name for s in reader.synsets(word) for name in s.lemma_names()})
 
 

@@ -200,7 +200,6 @@ class Explainer:
     def _verdict(  # noqa: PLR0911
         self, judged: MaskedPredictions, row: int, gold: int, prediction: int, listed: Sequence[int]
     ) -> tuple[str, str]:
-        """The verdict with its reason."""
         assert judged.whole_word is not None and judged.is_false_negative is not None
         if prediction == gold:
             return RIGHT, "the original word"
@@ -218,7 +217,6 @@ class Explainer:
         return TRUE_NEGATIVE, self._among(gold, prediction, listed)
 
     def _among(self, gold: int, prediction: int, listed: Sequence[int]) -> str:
-        """Whether the prediction is among the synonyms of the word."""
         if not listed:
             return f"{self._word(gold)!r} has no synonym in the table ({self._table.source})"
         among = f"among the {len(listed)} synonyms" if len(listed) > 1 else "the one synonym"

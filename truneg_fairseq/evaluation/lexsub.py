@@ -95,10 +95,8 @@ def place_target(target: Target, tokens: Tokens) -> Place:
 
 
 def _around(target: Target, tokens: Tokens) -> tuple[list[int], list[int]]:
-    """The tokens of the context before and after the target.
-
-    They are those of the whole text. Only where a token reaches over the edge of the word ("don" + "'" + "t" for
-    the target "do") are both sides cut by themselves.
+    """The tokens before and after the target: those of the whole text, or where a token reaches over the edge of the
+    word ("don" + "'" + "t" for the target "do") of both sides by themselves.
     """
     start, end = target.start, target.start + len(target.word)
     ids, places = tokens.encode_with_offsets(target.context)
@@ -222,7 +220,6 @@ class Lexsub(Yardstick):
         return {name: {SHOWN: Scores(ratios, names)} for name, ratios in found.items()}
 
     def _measured(self, rows: Rows) -> dict[str, dict[str, Ratio]]:
-        """By the end of the task's name."""
         parts: dict[str, list[list[Parts]]] = {end: [[] for _ in self.places] for end in self.gold}
         for index, row in rows:
             lemmas = self._lemmas(self.places[index].target.pos)
@@ -247,10 +244,7 @@ class Lexsub(Yardstick):
             yield index, (unit @ unit[place.gold] / _TEMPERATURE).log_softmax(0).cpu().numpy()
 
     def _look_up(self, scorer: Scorer, table: SynonymTable) -> Rows:
-        """A model's probability p where the target is kept, and beside it the table's q: p + 0.1 q, normalised.
-
-        q is what synonym targets teach: exp(cosine / 0.1) of the target's synonyms with a cosine of at least 0.3.
-        """
+        """p + 0.1 q, normalised: a model's p where the target is kept, and q as synonym targets teach it."""
         embeddings = scorer.embeddings.cpu()
         for index, row in scorer.rows([place.query() for place in self.places]):
             gold = self.places[index].gold
@@ -311,9 +305,7 @@ def _ratios(parts: Sequence[Parts]) -> dict[str, Ratio]:
 
 
 def _of_model(row: NDArray[np.floating], lemmas: NDArray[np.int64], ranked: NDArray[np.int64], gold: Gold) -> Parts:
-    """What one target adds: of the logarithms of probabilities and every token's lemma, shape (V,) each, and the lemmas
-    from likely to unlikely.
-    """
+    """Of the logarithms of probabilities, every token's lemma, and the lemmas from likely to unlikely, (V,) each."""
     order = np.argsort(-row[gold.tokens], kind="stable")
     words = ranked[(ranked != NO_LEMMA) & (ranked != gold.own)]
     judged = words[np.isin(words, list(gold.lemma_shares))]

@@ -78,7 +78,8 @@ class Blimp(Yardstick):
     @override
     def score(self, scorer: Scorer) -> dict[str, Scores]:
         texts = [pair.good for pair in self.pairs] + [pair.bad for pair in self.pairs]
-        right = correct(pseudo_log_likelihoods(scorer, self._tokens, texts))
+        good, bad = np.split(pseudo_log_likelihoods(scorer, self._tokens, texts), 2)
+        right = np.where(good == bad, 0.5, good > bad)
         names = [f"{name} {index}" for name, pairs in self.paradigms.items() for index in range(1, len(pairs) + 1)]
         found, start = {self.group: _scores(right, names)}, 0
         for name, pairs in self.paradigms.items():
@@ -126,11 +127,3 @@ def _masked_copies(sentence: Sequence[int], tokens: Tokens) -> Iterator[tuple[Qu
             end += 1
         masked[position:end] = tokens.mask
         yield Query(masked, position), int(whole[position])
-
-
-def correct(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """1 where the good sentence of a pair has the higher score, 0.5 where both have the same, shape (N,); the scores
-    are of the N good sentences, then of the bad ones.
-    """
-    good, bad = np.split(scores, 2)
-    return np.where(good == bad, 0.5, good > bad)

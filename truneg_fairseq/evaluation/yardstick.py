@@ -84,7 +84,6 @@ class Yardstick(ABC):
             raise TrueNegError(f"{', '.join(self._task.files)}: nothing to measure the model on; expected {expected}")
 
     def _load_table(self) -> SynonymTable | None:
-        """That of the task."""
         path, dictionary = self._task.synonym_table, self._tokens.folder or self._last.path
         return None if path is None else load_table(path, self._tokens, dictionary)
 

@@ -169,7 +169,6 @@ def read_pairs(path: Path) -> Attack:
 
 
 def _describe(result: Attack) -> list[str]:
-    """To how many questions an attack applies, why not to the others, and some pairs."""
     share = 100 * len(result.pairs) / result.questions
     lines = [f"{result.transform} applies to {len(result.pairs)} of {result.questions} questions ({share:.1f} %)"]
     lines += [f"  {name}: {value}" for name, value in result.options.items()]

@@ -233,7 +233,6 @@ class AntonymLexicon(Lexicon):
         return sorted(found - {word})
 
     def _antonyms(self, lemmas: set[tuple[str, str]]) -> set[tuple[str, str]]:
-        """The lemmas, each with its part of speech, that are antonyms of one of these."""
         direct: set[tuple[str, str]] = set()
         indirect: set[tuple[str, str]] = set()
         synonyms: set[tuple[str, str]] = set()
