@@ -17,8 +17,10 @@ from support.commands import (
     run_command,
 )
 from support.judgements import write
+from support.masked_lms import hugging_face_bert
 
 from truneg_fairseq.data.tokenizer import wordpiece_tokenizer
+from truneg_fairseq.evaluation.scorer import DataTokens
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -31,6 +33,17 @@ def folder(binarized, wordnet, tmp_path_factory) -> Path:
     wordpiece_tokenizer((*SPECIALS, *WORDS, *PIECES)).save(made / "data-bin")
     write(made / "swords.json.gz")
     return made
+
+
+@pytest.fixture(scope="session")
+def tokens(folder) -> DataTokens:
+    return DataTokens(folder / "data-bin")
+
+
+@pytest.fixture(scope="session")
+def bert(tmp_path_factory) -> Path:
+    """A folder of Hugging Face's."""
+    return hugging_face_bert(tmp_path_factory.mktemp("hugging_face") / "bert")
 
 
 @pytest.fixture(scope="session")

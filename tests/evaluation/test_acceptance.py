@@ -41,11 +41,6 @@ PAIRS += [("car", "auto")]
 
 
 @pytest.fixture(scope="module")
-def tokens(folder):
-    return DataTokens(folder / "data-bin")
-
-
-@pytest.fixture(scope="module")
 def pairs(folder, tokens):
     return JudgedPairs.of(read_people(folder / "swords.json.gz"), tokens)
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 from support.judgements import ANSWERS
-from support.masked_lms import TOKENS, hugging_face_bert, opened, yardstick
+from support.masked_lms import TOKENS, opened, yardstick
 from support.tokenizers_made import gpt2_of_words
 
 from truneg_fairseq.commands.main import main
@@ -26,20 +26,15 @@ def file(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return hugging_face_bert(tmp_path_factory.mktemp("cloze") / "bert")
-
-
-@pytest.fixture(scope="module")
-def tokens(folder):
-    return opened(folder)[1]
+def tokens(bert):
+    return opened(bert)[1]
 
 
 def cloze_of(file, tokens, table=None) -> Cloze:
     return yardstick(Cloze, tokens, file, synonym_table=table)
 
 
-def test_metrics_by_hand(file, folder, tokens, tmp_path):
+def test_metrics_by_hand(file, bert, tokens, tmp_path):
     table = tmp_path / "table.npz"
     keys = np.array(sorted((tokens.token(a), tokens.token(b)) for a, b in (("car", "film"), ("of", "begin"))))
     sizes = {"vocabulary_size": len(tokens.vocabulary), "fingerprint": tokens.vocabulary.fingerprint}
@@ -47,11 +42,11 @@ def test_metrics_by_hand(file, folder, tokens, tmp_path):
     SynonymTable(gold=gold, synonym=synonym, tokenization="wordpiece", source="test", **sizes).save(table)
     benchmark = cloze_of(file, tokens, table)
     assert [item.name for item in benchmark.items] == [item["context"] for item in ANSWERS[:3]]
-    scores = benchmark.score(opened(folder)[0])
+    scores = benchmark.score(opened(bert)[0])
     found = {**scores["cloze"].ratios, "corpus_bits": scores["cloze corpus word"].ratios["bits"]}
     from transformers import AutoModelForMaskedLM
 
-    theirs = AutoModelForMaskedLM.from_pretrained(folder).eval()
+    theirs = AutoModelForMaskedLM.from_pretrained(bert).eval()
     for index, item in enumerate(ANSWERS[:3]):
         words = ["[CLS]", *item["context"].replace("kids", "kid ##s").split(), "[MASK]", ".", "[SEP]"]
         ids = torch.tensor([[TOKENS.index(word) for word in words]])
@@ -152,7 +147,7 @@ def test_a_causal_model_reads_from_left_to_right(file, tmp_path, capsys):
             main(["evaluate", str(folder), "--task", task, "--cpu"])
 
 
-def test_cloze_answers_can_judge_detectors(file, folder, capsys):
+def test_cloze_answers_can_judge_detectors(file, bert, capsys):
     judgements = read_people(file)
     large, of = judgements.targets
     assert (large.context[large.start :], large.word) == ("car .", "car")
@@ -164,6 +159,6 @@ def test_cloze_answers_can_judge_detectors(file, folder, capsys):
     assert {shares[word] for word in nobody} == {0.0}
     assert 1 <= len(nobody) <= len(given)
     assert {candidate.word for candidate in of.candidates if candidate.votes} == {"and", "walked"}
-    command = f"synonyms judge --judgements {file} --checkpoint {folder} --detector embedding --cpu"
+    command = f"synonyms judge --judgements {file} --checkpoint {bert} --detector embedding --cpu"
     main(command.split())
     assert "embedding" in capsys.readouterr().out

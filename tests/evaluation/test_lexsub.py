@@ -54,11 +54,6 @@ def test_metrics_by_hand():
 
 
 @pytest.fixture(scope="module")
-def tokens(folder):
-    return DataTokens(folder / "data-bin")
-
-
-@pytest.fixture(scope="module")
 def benchmark(folder, tokens):
     return yardstick(Lexsub, tokens, folder / "swords.json.gz")
 

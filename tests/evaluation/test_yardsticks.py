@@ -27,21 +27,16 @@ SENTENCES = ["The kids walked to the car.", "The kid walked, quickly.", "A film 
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return hugging_face_bert(tmp_path_factory.mktemp("yardsticks") / "bert")
-
-
-@pytest.fixture(scope="module")
 def other(tmp_path_factory):
     return hugging_face_bert(tmp_path_factory.mktemp("yardsticks") / "other", seed=1)
 
 
 @pytest.fixture(scope="module")
-def theirs(folder):
+def theirs(bert):
     """transformers' own model and tokenizer."""
     from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-    return AutoModelForMaskedLM.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+    return AutoModelForMaskedLM.from_pretrained(bert).eval(), AutoTokenizer.from_pretrained(bert)
 
 
 @pytest.fixture(scope="module")
@@ -71,29 +66,29 @@ def loop(theirs, sentence):
     return total
 
 
-def test_scores_are_those_of_a_plain_loop(folder, theirs):
-    found = pseudo_log_likelihoods(*opened(folder), SENTENCES)
+def test_scores_are_those_of_a_plain_loop(bert, theirs):
+    found = pseudo_log_likelihoods(*opened(bert), SENTENCES)
     assert found == pytest.approx([loop(theirs, sentence) for sentence in SENTENCES], abs=1e-4)
 
 
-def test_zorro_has_the_wrong_sentence_first(folder, theirs, tmp_path):
+def test_zorro_has_the_wrong_sentence_first(bert, theirs, tmp_path):
     lines = ["The kid walk .", "The kids walk .", "film big", "big film"]
     for name in ("a-b.txt.gz", "c.txt"):
         text = ("\n".join(lines) + "\n").encode()
         (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
-    zorro = yardstick(Zorro, opened(folder)[1], tmp_path)
+    zorro = yardstick(Zorro, opened(bert)[1], tmp_path)
     assert [(pair.bad, pair.good) for pair in zorro.paradigms["a-b"]] == [tuple(lines[:2]), tuple(lines[2:])]
-    scores = zorro.score(opened(folder)[0])
+    scores = zorro.score(opened(bert)[0])
     assert list(scores) == ["Zorro", "Zorro, a-b", "Zorro, c"]
     assert scores["Zorro"].items == ["a-b 1", "a-b 2", "c 1", "c 2"]
     right = [loop(theirs, good) > loop(theirs, bad) for bad, good in (lines[:2], lines[2:])]
     assert scores["Zorro, c"].ratios["accuracy"].numerators.tolist() == right
 
 
-def test_minimal_pairs_by_the_command(folder, other, pairs, tmp_path, capsys):
+def test_minimal_pairs_by_the_command(bert, other, pairs, tmp_path, capsys):
     results = tmp_path / "results.jsonl"
     flags = ["--task", f"blimp={pairs}", "--cpu", "--results", str(results)]
-    main(["evaluate", f"first={folder}", f"second={other}", *flags])
+    main(["evaluate", f"first={bert}", f"second={other}", *flags])
     said = capsys.readouterr().out
     assert "minimal pairs: 4 pairs of 2 paradigms" in said
     row = next(line.split() for line in said.splitlines() if line.startswith("accuracy ↑ "))
@@ -103,7 +98,7 @@ def test_minimal_pairs_by_the_command(folder, other, pairs, tmp_path, capsys):
     assert row[2] == f"{100 * whole.metrics['accuracy']:.2f}"
     assert "\nminimal pairs: differences to first\n" in said
     assert read["second", "minimal pairs, c"].metrics["accuracy"] in (0.0, 1.0)
-    assert len(yardstick(Blimp, opened(folder)[1], pairs / "a_b.jsonl", limit=2).pairs) == 2
+    assert len(yardstick(Blimp, opened(bert)[1], pairs / "a_b.jsonl", limit=2).pairs) == 2
     main(["compare", str(results)])
     compared = capsys.readouterr().out
     assert "1 seed is no evidence" in compared
@@ -114,13 +109,13 @@ def test_minimal_pairs_by_the_command(folder, other, pairs, tmp_path, capsys):
     ("content", "message"),
     [("{}", "missing required field sentence_good"), ("", "nothing to measure the model on; expected BLiMP's")],
 )
-def test_other_files_are_refused(folder, tmp_path, content, message):
+def test_other_files_are_refused(bert, tmp_path, content, message):
     (tmp_path / "a.jsonl").write_text(content)
     with pytest.raises(TrueNegError, match=message):
-        yardstick(Blimp, opened(folder)[1], tmp_path / "a.jsonl")
+        yardstick(Blimp, opened(bert)[1], tmp_path / "a.jsonl")
 
 
-def test_similarities_are_those_of_single_sentences(folder, other, theirs, tmp_path, capsys):
+def test_similarities_are_those_of_single_sentences(bert, other, theirs, tmp_path, capsys):
     judged = [
         *(("The kids walked to the car.", "The kids walked.", 4.0), ("A film of the end", "The big film", 2.5)),
         *(("the car", "the car", 5.0), ("The cars begin to walk quickly.", "film", 0.2)),
@@ -128,7 +123,7 @@ def test_similarities_are_those_of_single_sentences(folder, other, theirs, tmp_p
     path, results = tmp_path / "dev.tsv", tmp_path / "results.jsonl"
     rows = [f"{number}\t{first}\t{second}\t{score}" for number, (first, second, score) in enumerate(judged)]
     path.write_text("\n".join(["index\tsentence1\tsentence2\tscore", *rows]) + "\n")
-    command = ["evaluate", f"first={folder}", f"second={other}", "--task", f"sts={path}", "--results", str(results)]
+    command = ["evaluate", f"first={bert}", f"second={other}", "--task", f"sts={path}", "--results", str(results)]
     main([*command, "--cpu"])
     output = capsys.readouterr().out
     assert "    input embeddings\n" in output
@@ -195,8 +190,8 @@ def test_predictions_are_those_of_a_plain_loop():
         assert logs[~known] == pytest.approx(np.log2(density))
 
 
-def test_surprisals_and_gains(folder, theirs, times, tmp_path, capsys):
-    reading, (model, tokenizer) = yardstick(Reading, opened(folder)[1], times), theirs
+def test_surprisals_and_gains(bert, theirs, times, tmp_path, capsys):
+    reading, (model, tokenizer) = yardstick(Reading, opened(bert)[1], times), theirs
     queries = list(reading._queries("The big", "walks"))  # two tokens
     assert len(queries) == 2
     for number, (query, token) in enumerate(queries):
@@ -204,7 +199,7 @@ def test_surprisals_and_gains(folder, theirs, times, tmp_path, capsys):
         wanted = int(ids[3 + number])
         ids[3 + number : 5] = tokenizer.mask_token_id
         assert (query.tokens.tolist(), query.position, token) == (ids.tolist(), 3 + number, wanted)
-    scorer = opened(folder)[0]
+    scorer = opened(bert)[0]
     total = scorer.summed(((0, *each) for each in queries), 1)[0]
     with torch.no_grad():
         rows = [model(torch.from_numpy(query.tokens)[None]).logits[0, query.position] for query, _ in queries]
@@ -215,7 +210,7 @@ def test_surprisals_and_gains(folder, theirs, times, tmp_path, capsys):
     assert gains["trigram"] > 1000
     assert gains["people"] < 100
     assert controls["trigram"]["reading, self-paced"].ratios["r2_gain"].value > 0.9
-    main(["evaluate", str(folder), "--task", f"reading={times}", "--cpu"])
+    main(["evaluate", str(bert), "--task", f"reading={times}", "--cpu"])
     said = capsys.readouterr().out
     assert "reading: 240 of 300 words" in said
     better = said.split("better without training in ")[1]
@@ -223,7 +218,7 @@ def test_surprisals_and_gains(folder, theirs, times, tmp_path, capsys):
     assert len(better.splitlines()[0]) < 200
     (tmp_path / "other.csv").write_text("a,b\n1,2\n")
     with pytest.raises(SystemExit, match="has no rows with the columns item"):
-        main(["evaluate", str(folder), "--task", f"reading={tmp_path / 'other.csv'}", "--cpu"])
+        main(["evaluate", str(bert), "--task", f"reading={tmp_path / 'other.csv'}", "--cpu"])
 
 
 def calibration_by_definition(predictions: list[tuple[float, bool]]) -> float:
