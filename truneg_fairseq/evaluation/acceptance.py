@@ -16,8 +16,6 @@ import torch
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score, roc_auc_score
-from sklearn.model_selection import PredefinedSplit, cross_val_predict
-from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
@@ -206,13 +204,16 @@ def fit_acceptance(
 
     The provenance, of data and checkpoint, goes into the model's file beside what is added here.
     """
-    columns = np.stack([feature.double().numpy() for feature in features.values()], axis=1)
+    names = tuple(features)
+    columns = np.stack([features[name].double().numpy() for name in names], axis=1)
     accepted, fold = pairs.accepted, folds_by_target(pairs)
-    regression = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
-    split = PredefinedSplit(fold)
-    out_of_fold = cross_val_predict(regression, columns, accepted, cv=split, method="predict_proba")[:, 1]
-    held = [fold == number for number in range(FOLDS)]
-    precision = [round(float(average_precision_score(accepted[each], out_of_fold[each])), 4) for each in held]
+    out_of_fold, precision = np.empty(len(pairs)), []
+    for number in range(FOLDS):
+        held = fold == number
+        model = _fit(names, columns[~held], accepted[~held], {})
+        chosen = {name: value[torch.from_numpy(held)] for name, value in features.items()}
+        out_of_fold[held] = model.probability(chosen).double().numpy()
+        precision.append(round(float(average_precision_score(accepted[held], out_of_fold[held])), 4))
     facts = {
         **provenance,
         "pairs": len(pairs),
@@ -222,7 +223,15 @@ def fit_acceptance(
         "command": shlex.join(["truneg", *(Path(word).name for word in sys.argv[1:])]),  # files without their folders
         "versions": {"truneg_fairseq": __version__, "scikit-learn": sklearn.__version__, "torch": torch.__version__},
     }
-    scaler, fitted = regression.fit(columns, accepted)
-    coefficients = fitted.coef_[0] / scaler.scale_  # of the features as they are, not standardised
+    return _fit(names, columns, accepted, facts), out_of_fold
+
+
+def _fit(
+    names: tuple[str, ...], columns: NDArray[np.float64], accepted: NDArray[np.bool_], facts: dict[str, Any]
+) -> AcceptanceModel:
+    """A model of features as they are; the regression itself sees them standardised."""
+    scaler = StandardScaler().fit(columns)
+    fitted = LogisticRegression(max_iter=1000).fit(scaler.transform(columns), accepted)
+    coefficients = fitted.coef_[0] / scaler.scale_
     intercept = float(fitted.intercept_[0] - (coefficients * scaler.mean_).sum())
-    return AcceptanceModel(dict(zip(features, coefficients.tolist(), strict=True)), intercept, facts), out_of_fold
+    return AcceptanceModel(dict(zip(names, map(float, coefficients), strict=True)), intercept, facts)
