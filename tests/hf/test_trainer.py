@@ -84,6 +84,9 @@ def test_what_is_missing_is_named(tmp_path):
     machine = trainer(small_model(), tmp_path, data_collator=None)
     with pytest.raises(ValueError, match=r"labels: found none in a batch, expected .* as DataCollatorForLanguageM"):
         machine.train()
+    causal = batch() | {"labels": batch()["input_ids"].masked_fill(batch()["attention_mask"].eq(0), -100)}
+    with pytest.raises(TrueNegError, match=r"labels: found one at every token \(a causal LM's\?\), expected the orig"):
+        machine.compute_loss(machine.model, causal)
 
 
 @pytest.mark.parametrize("kind", ["BertForMaskedLM", "RobertaForMaskedLM"])

@@ -95,19 +95,16 @@ def test_each_pass_is_made_once_and_only_when_asked_for():
 
     def encode(tokens, gradient, dropout):
         calls.append(("filled" if not torch.equal(tokens, judged.original) else "original", gradient, dropout))
-        last = torch.nn.functional.one_hot(tokens, WORDS).float().requires_grad_(gradient)
-        return 2 * last, last
+        return [torch.nn.functional.one_hot(tokens, WORDS).float().requires_grad_(gradient)] * 2
 
     options = TrueNegativeOptions(hc_weight=1.0, hc_detector="context", sr_sent_weight=1.0)
-    passes = EncoderPasses(judged, options, embeddings=lambda: torch.empty(0), encode=encode, with_layers=True)
+    passes = EncoderPasses(judged, options, embeddings=lambda: torch.empty(0), encode=encode)
     assert not calls
     for _ in range(2):
         passes.original(), passes.filled(), passes.hidden_states()
     assert calls == [("original", False, False), ("filled", True, True)]
     assert torch.equal(passes.filled()[0], fill(judged, judged.prediction))
-    original, filled = passes.hidden_states()
-    assert torch.equal(original[1].argmax(1), judged.gold)
-    assert torch.equal(filled[1].argmax(1), judged.prediction)
-    assert torch.equal(filled[0], 2 * filled[1])
+    for layers, tokens in zip(passes.hidden_states(), (judged.gold, judged.prediction), strict=True):
+        assert torch.equal(layers.argmax(2), tokens.expand(2, -1))
+        assert not layers.requires_grad
     assert passes.filled()[1].requires_grad
-    assert not filled.requires_grad

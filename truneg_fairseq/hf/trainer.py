@@ -149,8 +149,7 @@ class TrueNegativeTrainer(Trainer):
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
         """The loss of a batch as a mean over the masked tokens, of the whole update where its number is given."""
-        labels = _labels_of(inputs)
-        self._check_labels(labels, inputs["input_ids"])
+        labels = self._labels_of(inputs)
         others = {name: value for name, value in inputs.items() if name not in ("labels", "special_tokens_mask")}
         examples = len(labels)
         if not model.training and (examples := self._new_examples(examples)) < len(labels):
@@ -182,10 +181,8 @@ class TrueNegativeTrainer(Trainer):
         )
         self._update_tokens, self._micro_batch = None, 0
         if items is not None:
-            padding, counts = self.true_negative_loss.padding, []
-            for batch in batches:
-                labels = _labels_of(batch)
-                counts.append(torch.where(labels.eq(IGNORED), batch["input_ids"], labels).ne(padding).sum())
+            originals = (torch.where(each["labels"].eq(IGNORED), each["input_ids"], each["labels"]) for each in batches)
+            counts = [each.ne(self.true_negative_loss.padding).sum() for each in originals]
             tokens = torch.stack(counts).sum().to(device)
             if self.args.average_tokens_across_devices:
                 tokens = self.accelerator.reduce(tokens, "sum")
@@ -250,12 +247,16 @@ class TrueNegativeTrainer(Trainer):
             return batch
         return max(0, min(batch, state.remainder - batch * self.args.process_index))
 
-    def _check_labels(self, labels: Tensor, tokens: Tensor) -> None:
-        if self._labels_seen:
-            return
-        self._labels_seen = True  # once: it waits for the device
-        if bool(labels.ne(IGNORED).eq(tokens.ne(self.true_negative_loss.padding)).all()):
-            raise TrueNegError(f"labels: found one at every token (a causal LM's?), {_EXPECTED_LABELS}")
+    def _labels_of(self, inputs: Mapping[str, Any]) -> Tensor:
+        """The labels of a batch; to look at the first ones waits for the device."""
+        if "labels" not in inputs:
+            raise ValueError(f"labels: found none in a batch, {_EXPECTED_LABELS}")
+        labels: Tensor = inputs["labels"]
+        if not self._labels_seen:
+            self._labels_seen, tokens = True, inputs["input_ids"].ne(self.true_negative_loss.padding)
+            if labels.ne(IGNORED).eq(tokens).all():
+                raise TrueNegError(f"labels: found one at every token (a causal LM's?), {_EXPECTED_LABELS}")
+        return labels
 
     def _count(self, training: bool, counts: dict[str, Tensor], loss: Tensor) -> None:
         """Adds the counts of a batch; with ``logging_nan_inf_filter`` not those of one without a finite loss."""
@@ -366,10 +367,3 @@ class TrueNegativeTrainer(Trainer):
             )
 
         return super().hyperparameter_search(hp_space, compute_objective or without_rates, *args, **options)
-
-
-def _labels_of(inputs: Mapping[str, Any]) -> Tensor:
-    if "labels" not in inputs:
-        raise ValueError(f"labels: found none in a batch, {_EXPECTED_LABELS}")
-    labels: Tensor = inputs["labels"]
-    return labels
