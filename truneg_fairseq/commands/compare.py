@@ -71,9 +71,6 @@ def compare(options: CompareOptions) -> None:
         html = report_page(runs, results, baseline=options.baseline).render()
         with replacing_text(options.html) as stream:
             stream.write(html)
-        for run in runs:
-            for sentence in run.missing:
-                say(f"{run.name}: {sentence}")
         say(f"wrote {options.html}; next: open it in a browser")
     elif options.format == "terminal":  # the others are for a document
         say(f"next: truneg compare {' '.join(options.results)} --html page.html")

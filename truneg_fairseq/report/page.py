@@ -48,21 +48,10 @@ def report_page(
     """The page of some runs and of results, whose baseline is the first model unless it is named. The verdict's
     sentences stand at the top with the comparison; without any, the runs' last losses.
     """
-    compared, trained = [_comparison(results, baseline)], [_overview(runs), _table_2(runs), *_curves(runs)]
-    sections = [
-        *(compared + trained if verdict else trained + compared),
-        _what_was_run(runs),
-        _examples(runs),
-    ]
-    missing: _Rows = [[run.name, sentence] for run in runs for sentence in run.missing]
-    if missing:
-        sections.append(Section("What is missing", "missing", tables=[Table("Not found", ["run", "what"], missing)]))
+    compared, trained = [*_comparison(results, baseline)], [_overview(runs), *_table_2(runs), *_curves(runs)]
+    first = compared + trained if verdict else trained + compared
     note = f"Written by truneg_fairseq {__version__}. Charts, tables and text are in this file; it needs no network."
-    return Page(
-        title,
-        [*(verdict or _last_losses(runs)), note],
-        [section for section in sections if section is not None],
-    )
+    return Page(title, [*(verdict or _last_losses(runs)), note], [*first, *_what_was_run(runs), *_examples(runs)])
 
 
 def _last_losses(runs: Sequence[Run]) -> list[str]:
@@ -118,10 +107,10 @@ def _curves(runs: Sequence[Run]) -> Iterator[Section]:
             yield Section(title, f"curves-{len(charts)}-{stage}", charts=charts)
 
 
-def _table_2(runs: Sequence[Run]) -> Section | None:
+def _table_2(runs: Sequence[Run]) -> Iterator[Section]:
     measured = {run.name: run.measurements for run in runs if run.measurements}
     if not measured:
-        return None
+        return
     head = ["run", "checkpoint", "updates", *(f"{name}, 95 % interval" for name in MEASURED)]
     rows: _Rows = [
         [
@@ -144,7 +133,7 @@ def _table_2(runs: Sequence[Run]) -> Section | None:
     sizes = {(each.sequences, each.masked) for checkpoints in measured.values() for each in checkpoints}
     of = "the same text and masks" if len(sizes) == 1 else "of different texts or masks, which do not compare"
     caption = f"Measured checkpoints, {of}; intervals over sequences"
-    return Section(
+    yield Section(
         "False negatives over training (Table 2)",
         "table-2",
         notes=["A mistake counts as corrected where the prediction is a synonym of the original word."],
@@ -157,19 +146,17 @@ def _with_interval(value: float, *ends: float) -> str:
     return f"{value:.3f}" + (f" [{ends[0]:.3f}, {ends[1]:.3f}]" if ends else "")
 
 
-def _comparison(results: Sequence[Result], baseline: str | None) -> Section | None:
-    if not results:
-        return None
-    comparison = Comparison(results, baseline)
-    made = tables(comparison)
-    charts, said = difference_charts(comparison), notes(comparison)
-    return Section("Comparison", "comparison", charts=charts, tables=made, footnotes=said)
+def _comparison(results: Sequence[Result], baseline: str | None) -> Iterator[Section]:
+    if results:
+        comparison = Comparison(results, baseline)
+        made, charts = tables(comparison), difference_charts(comparison)
+        yield Section("Comparison", "comparison", charts=charts, tables=made, footnotes=notes(comparison))
 
 
-def _what_was_run(runs: Sequence[Run]) -> Section | None:
+def _what_was_run(runs: Sequence[Run]) -> Iterator[Section]:
     names = fact_names(list(runs))
     if not names:
-        return None
+        return
     differing = differing_facts(list(runs), names)
     rows: _Rows = [
         [
@@ -180,10 +167,10 @@ def _what_was_run(runs: Sequence[Run]) -> Section | None:
     ]
     note = "Marked rows differ between the runs."
     table = Table("Settings and surroundings", ["", *(run.name for run in runs)], rows, filtered=True)
-    return Section("What was run", "what-was-run", notes=[note] if differing else [], tables=[table])
+    yield Section("What was run", "what-was-run", notes=[note] if differing else [], tables=[table])
 
 
-def _examples(runs: Sequence[Run]) -> Section | None:
+def _examples(runs: Sequence[Run]) -> Iterator[Section]:
     rows: _Rows = []
     for run in runs:
         examples = [example for each in run.measurements for example in each.examples]
@@ -192,9 +179,9 @@ def _examples(runs: Sequence[Run]) -> Section | None:
             chances = [f"{p:.3f}" for p in (one.gold_probability, one.prediction_probability, one.acceptance)]
             rows.append([run.name, one.gold, Cell(one.prediction, kind="false-negative"), *chances, text])
     if not rows:
-        return None
+        return
     head = ["run", "original", "prediction", "p(original)", "p(prediction)", "people accept", "in its sentence"]
-    return Section(
+    yield Section(
         "Examples",
         "examples",
         notes=[
