@@ -1,9 +1,8 @@
-"""Whole words and pieces of real tokenizers' dictionaries."""
+"""Whole words and pieces of dictionaries."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 import torch
@@ -21,10 +20,6 @@ from truneg_fairseq.vocabulary import (
 )
 
 SPECIALS = ["<s>", "<pad>", "</s>", "<unk>"]
-TEXT = [
-    "the primary function of the immune system is to bind antigens , and the main one is to stay .",
-    "they walked slowly to the café and stayed there ; it wasn't the principal café .",
-] * 30
 
 
 def facts(vocabulary: Vocabulary) -> dict[str, tuple[str | None, bool]]:
@@ -58,24 +53,15 @@ def test_a_few_capitals_make_no_cased_vocabulary():
     assert not Vocabulary.from_symbols([*SPECIALS, *words, *map(str.capitalize, words[:6])]).lower_case
 
 
-def trained_gpt2(folder: Path) -> dict[str, int]:
-    from tokenizers import ByteLevelBPETokenizer
-
-    tokenizer = ByteLevelBPETokenizer()
-    tokenizer.train_from_iterator(TEXT, vocab_size=360, min_frequency=2)
-    tokenizer.save_model(str(folder))
-    return json.loads((folder / "vocab.json").read_text(encoding="utf-8"))
+GPT2 = ["\u0120the", "\u0120caf\u00c3\u00a9", "s", ","]
 
 
-def test_gpt2_bpe_of_a_trained_model(tmp_path):
-    encoder = trained_gpt2(tmp_path)
-    vocabulary = Vocabulary.from_symbols([*SPECIALS, *encoder, "<mask>"])
+def test_gpt2_bpe():
+    vocabulary = Vocabulary.from_symbols([*SPECIALS, *GPT2, "<mask>"])
     assert vocabulary.tokenization == "gpt2"
-    known = facts(vocabulary)
-    assert known["\u0120the"] == ("the", False)
-    assert known["\u0120caf\u00c3\u00a9"] == ("café", False), "bytes are decoded"
-    assert known["s"] == (None, True)
-    assert known[","] == (None, False), "punctuation continues no word"
+    # Bytes are decoded; punctuation continues no word.
+    expected = [("the", False), ("café", False), (None, True), (None, False)]
+    assert [facts(vocabulary)[token] for token in GPT2] == expected
 
 
 def test_combining_marks_and_parts_of_characters_continue_a_word():
@@ -87,19 +73,16 @@ def test_combining_marks_and_parts_of_characters_continue_a_word():
 
 
 def test_fairseqs_numeric_gpt2_dictionary(tmp_path):
-    encoder = trained_gpt2(tmp_path)
-    numbers = [str(number) for number in encoder.values()]
-    symbols = [*SPECIALS, *numbers, "madeupword0000", "<mask>"]
+    (tmp_path / "encoder.json").write_text(json.dumps({token: 7 * number for number, token in enumerate(GPT2)}))
+    symbols = [*SPECIALS, "0", "7", "14", "21", "madeupword0000", "<mask>"]
     assert detect_tokenization(symbols) == "gpt2"
-    vocabulary = Vocabulary.from_symbols(symbols, gpt2_encoder_json=tmp_path / "vocab.json")
-    assert facts(vocabulary)[str(encoder["\u0120the"])] == ("the", False)
-    assert facts(vocabulary)[str(encoder["s"])] == (None, True)
-    the, piece = (symbols.index(str(encoder[token])) for token in ("\u0120the", "s"))
-    assert [word_of(token, vocabulary) for token in (the, piece)] == ["the", "s"], "no numbers"
+    vocabulary = Vocabulary.from_symbols(symbols, gpt2_encoder_json=tmp_path / "encoder.json")
+    assert (facts(vocabulary)["0"], facts(vocabulary)["14"]) == (("the", False), (None, True))
+    assert [word_of(symbols.index(number), vocabulary) for number in ("0", "14")] == ["the", "s"], "no numbers"
     with pytest.raises(TrueNegError, match=r"not in a file .*; put the encoder\.json that .* beside dict\.txt"):
         Vocabulary.from_symbols(symbols)
-    with pytest.raises(TrueNegError, match=r"1 of its symbols .* not in .*vocab\.json \(e\.g\. 99999\)"):
-        Vocabulary.from_symbols([*symbols, "99999"], gpt2_encoder_json=tmp_path / "vocab.json")
+    with pytest.raises(TrueNegError, match=r"1 of its symbols .* not in .*encoder\.json \(e\.g\. 99999\)"):
+        Vocabulary.from_symbols([*symbols, "99999"], gpt2_encoder_json=tmp_path / "encoder.json")
 
 
 @pytest.mark.parametrize(

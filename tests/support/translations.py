@@ -21,15 +21,15 @@ MODEL = """--arch transformer_iwslt_de_en --encoder-layers 1 --decoder-layers 1 
 TRAINING = "--optimizer adam --lr 0.01 --batch-size 4 --cpu --seed 1 --num-workers 0".split()
 
 
-def write_translations(folder: Path, *, joined: bool = False) -> Path:
-    """Random sentences as fairseq-preprocess would leave them: German to English, a dictionary for each or one."""
+def write_translations(folder: Path) -> Path:
+    """Random sentences as fairseq-preprocess would leave them: German to English, a dictionary for each."""
     from fairseq.data import Dictionary, indexed_dataset
 
     draws = random.Random(1)
     folder.mkdir(parents=True, exist_ok=True)
     for language, words in (("de", GERMAN), ("en", ENGLISH)):
         dictionary = Dictionary()
-        for word in [*GERMAN, *ENGLISH] if joined else words:
+        for word in words:
             dictionary.add_symbol(word)
         dictionary.save(str(folder / f"dict.{language}.txt"))
         for split, count in (("train", 24), ("valid", 8), ("test", 4)):

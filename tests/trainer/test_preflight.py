@@ -10,72 +10,49 @@ import numpy as np
 import pytest
 import torch
 from support.cli_runs import assert_one_line, hydra, training
-from support.commands import CUDA, ELECTRA_MODEL, ELECTRA_TRAINING, PLUGIN, run_command
+from support.commands import CUDA, ELECTRA_MODEL, ELECTRA_TRAINING, PLUGIN, TINY_MODEL, TINY_TRAINING, run_command
 from support.trainings import batches, configuration, parse, trainer_of
 
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.trainer.preflight import check
 from truneg_fairseq.vocabulary import read_symbols
 
-MASKED_LM_OF_ELECTRA = "found --task electra_pretraining with --arch electra_tiny, whose masked LM is the generator"
+MASKED_LM = (*TINY_TRAINING, *TINY_MODEL, "--criterion", "masked_lm")
+ELECTRA = (*ELECTRA_TRAINING, *ELECTRA_MODEL)
+OTHERS = ("--batch-size", 4, "--optimizer", "adam", "--no-save")
+CONTEXT = "--hc-weight 1 --hc-detector table+context --encoder-layerdrop 0.1"
+FEWER = "--task language_modeling --arch transformer_lm --criterion label_smoothed_true_neg --output-dictionary-size 9"
+ELECTRA_ON_BERT = "--task electra_pretraining --criterion electra --arch bert_base"
+HC_ON_LM = "--task language_modeling --criterion masked_lm_hc --arch bert_base"
+HC_ON_BART = "--task masked_lm --criterion masked_lm_hc --arch bart_base"
 
 
 @pytest.mark.parametrize(
-    ("flags", "message"),
+    ("base", "flags", "message"),
     [
-        (("--tokens-per-sample", 65), "--tokens-per-sample 65: the model has 64 positions"),
-        (("--batch-size", 4, "--max-tokens", 10), "--max-tokens 10: one sample has --tokens-per-sample 24"),
-        (("--bf16",), "--bf16: is for TPUs"),
-        (("--best-checkpoint-metric", "accuracy"), "accuracy: found no --maximize-best-checkpoint-metric, so"),
-        (("--best-checkpoint-metric", "f1"), "f1: found no --maximize-best-checkpoint-metric, so"),
-        (("--maximize-best-checkpoint-metric",), "loss: found --maximize-best-checkpoint-metric, so"),
-        (("--save-dir", f"{__file__}/run"), f"--save-dir {__file__}/run/.*: cannot be written .Not a directory"),
-        (("--criterion", "masked_lm_hc", "--d2v2-multi"), "--d2v2-multi: makes no masks"),
-        (("--criterion", "label_smoothed_true_neg"), "found --task masked_lm, expected one whose model generates"),
-        (("--finetune-from-model", "/nowhere/a.pt"), "--finetune-from-model /nowhere/a.pt: cannot be read"),
-        pytest.param(("--fp16",), "--fp16: found no GPU", marks=pytest.mark.skipif(CUDA, reason="there is a GPU")),
+        (MASKED_LM, "--tokens-per-sample 65", "--tokens-per-sample 65: the model has 64 positions"),
+        (MASKED_LM, "--batch-size 4 --max-tokens 10", "--max-tokens 10: one sample has --tokens-per-sample 24"),
+        (MASKED_LM, "--bf16", "--bf16: is for TPUs"),
+        (MASKED_LM, "--best-checkpoint-metric accuracy", "accuracy: found no --maximize-best-checkpoint-metric, so"),
+        (MASKED_LM, "--best-checkpoint-metric f1", "f1: found no --maximize-best-checkpoint-metric, so"),
+        (MASKED_LM, "--maximize-best-checkpoint-metric", "loss: found --maximize-best-checkpoint-metric, so"),
+        (MASKED_LM, f"--save-dir {__file__}/run", f"--save-dir {__file__}/run/.*: cannot be written .Not a directory"),
+        (MASKED_LM, "--criterion masked_lm_hc --d2v2-multi", "--d2v2-multi: makes no masks"),
+        (MASKED_LM, "--criterion label_smoothed_true_neg", "--task masked_lm, expected one whose model generates"),
+        (MASKED_LM, "--finetune-from-model /nowhere/a.pt", "--finetune-from-model /nowhere/a.pt: cannot be read"),
+        pytest.param(MASKED_LM, "--fp16", "--fp16: found no GPU", marks=pytest.mark.skipif(CUDA, reason="a GPU")),
+        (ELECTRA, "--criterion masked_lm_hc", "with --arch electra_tiny, whose masked LM is the generator"),
+        (ELECTRA, "--tokens-per-sample 513", "--tokens-per-sample 513: the model has"),
+        (ELECTRA, CONTEXT, r"table\+context: compares two passes layer by layer; expected one without --encoder-layer"),
+        (OTHERS, ELECTRA_ON_BERT, "--criterion electra: found --arch bert_base"),
+        (OTHERS, HC_ON_LM, "--task language_modeling, expected --task masked_lm or electra_pretraining"),
+        (OTHERS, HC_ON_BART, "found --arch bart_base, which has a decoder"),
+        (OTHERS, FEWER, "--output-dictionary-size: leave it out with --criterion label_smoothed_true_neg"),
     ],
 )
-def test_options_that_would_train_nonsense_are_refused(flags, message, data_bin):
+def test_options_that_would_train_nonsense_are_refused(base, flags, message, data_bin):
     with pytest.raises(TrueNegError, match=message):
-        check(configuration(data_bin, "--criterion", "masked_lm", *flags))
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (("--criterion", "masked_lm_hc"), f"--criterion masked_lm_hc: {MASKED_LM_OF_ELECTRA}"),
-        (("--tokens-per-sample", 513), "--tokens-per-sample 513: the model has"),
-        (
-            ("--hc-weight", 1, "--hc-detector", "table+context", "--encoder-layerdrop", 0.1),
-            r"--hc-detector table\+context: compares two passes layer by layer; expected one without --encoder-layer",
-        ),
-    ],
-)
-def test_what_an_electra_cannot_train_with(flags, message, tmp_path):
-    command = [tmp_path, "--user-dir", PLUGIN, *ELECTRA_TRAINING, *ELECTRA_MODEL, *flags]
-    with pytest.raises(TrueNegError, match=message):
-        check(parse(command))
-
-
-@pytest.mark.parametrize(
-    ("task", "criterion", "arch", "message"),
-    [
-        ("electra_pretraining", "electra", "bert_base", "--criterion electra: found --arch bert_base"),
-        ("language_modeling", "masked_lm_hc", "bert_base", "--task language_modeling, expected --task masked_lm or el"),
-        ("masked_lm", "masked_lm_hc", "bart_base", "found --arch bart_base, which has a decoder"),
-        (
-            "language_modeling --output-dictionary-size 9",
-            "label_smoothed_true_neg",
-            "transformer_lm",
-            "--output-dictionary-size: leave it out with --criterion label_smoothed_true_neg",
-        ),
-    ],
-)
-def test_what_does_not_go_together(task, criterion, arch, message, data_bin):
-    flags = ("--task", *task.split(), "--criterion", criterion, "--arch", arch)
-    with pytest.raises(TrueNegError, match=message):
-        check(parse([data_bin, "--user-dir", PLUGIN, *flags, "--batch-size", 4, "--optimizer", "adam", "--no-save"]))
+        check(parse([data_bin, "--user-dir", PLUGIN, *base, *flags.split()]))
 
 
 def test_what_is_missing_of_the_data_is_named(data_bin, tmp_path):
