@@ -6,6 +6,7 @@ import hashlib
 import importlib.util
 import json
 import shlex
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,6 @@ from support.convert_models import (
     Both,
     assert_same_tensors,
     load_with_fairseq,
-    preprocess,
     random_model,
     run_command,
     save,
@@ -261,7 +261,9 @@ def test_pre_training_starts_from_the_converted_weights(tmp_path: Path, capsys) 
     """By the real commands and the flags that they print; at learning rate 0 it also ends with them."""
     dictionary, data = write_dictionary(tmp_path / "dictionary", TOKENS) / "dict.txt", tmp_path / "data-bin"
     (tmp_path / "text").write_text("\n".join(LINES * 4) + "\n")
-    preprocess(tmp_path / "text", data, "--srcdict", dictionary)
+    files = ("--trainpref", tmp_path / "text", "--validpref", tmp_path / "text", "--srcdict", dictionary)
+    words = (*files, "--only-source", "--destdir", data, "--workers", 1)
+    run_process([sys.executable, "-m", "fairseq_cli.preprocess", *words])
     discriminator, _, folder = electra(data)
     save(discriminator, tmp_path / "discriminator")
     converted, trained = tmp_path / "converted.pt", tmp_path / "pretrained" / "checkpoint_last.pt"

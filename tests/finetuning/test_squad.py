@@ -301,14 +301,6 @@ def test_prepare(files, data, tmp_path, capsys):
         truneg_data("prepare", *arguments[:-4], "--data", cased, *arguments[-2:])
 
 
-def test_half_a_file_is_one_line(files, data, tmp_path):
-    path = Path(files.removeprefix("SQuAD=")) / "train-v2.0.json"
-    path.write_bytes(path.read_bytes()[:-30])
-    with pytest.raises(TrueNegError, match=r"train-v2.0.json: is not JSON in UTF-8 .*; expected SQuAD's JSON, whole"):
-        truneg_data("prepare", "--task", files, "--data", data, "--output-dir", tmp_path / "out")
-    assert not list((tmp_path / "out").glob("*"))
-
-
 def test_two_files_of_a_split_are_told_apart_by_name(files, data, tmp_path):
     folder = Path(files.removeprefix("SQuAD="))
     shutil.copy(folder / "dev-v2.0.json", folder / "dev-v1.1.json")

@@ -38,16 +38,6 @@ def write_dictionary(folder: Path, tokens: list[str]) -> Path:
     return folder
 
 
-def preprocess(source: Path, destination: Path, *options: object) -> None:
-    """fairseq-preprocess, in this process."""
-    from fairseq import options as fairseq_options
-    from fairseq_cli import preprocess as command
-
-    arguments = ["--only-source", "--workers", 1, "--trainpref", source, "--validpref", source, *options]
-    parser = fairseq_options.get_preprocessing_parser()
-    command.main(parser.parse_args([str(argument) for argument in (*arguments, "--destdir", destination)]))
-
-
 def randomize(model: Any, seed: int = 0) -> Any:
     """A model whose every parameter matters: no zero bias, no unit LayerNorm, no zero padding row."""
     generator = torch.Generator().manual_seed(seed)

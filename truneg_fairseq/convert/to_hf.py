@@ -226,20 +226,13 @@ def select(source: Checkpoint, part: str | None) -> Selection:
         prefix = f"{_HEADS}{name}."
         linear = state[f"{prefix}out_proj.weight"].float(), state[f"{prefix}out_proj.bias"].float()
         state |= {f"{prefix}{name}": tensor for name, tensor in split_linear_classifier(*linear).items()}
-    return Selection(config, state, (*config.parts, *_parts(part, config, name)), stack, name)
-
-
-def _parts(part: str, config: ModelConfig, head: str) -> tuple[str, ...]:
-    """The model's parts besides embeddings and layers."""
-    is_bert = config.family == "bert"
-    if part == "classification":
-        return ("pooler", "classification") if is_bert else ("classification",)
-    if part == "encoder":
-        return ("pooler",) if is_bert and head else ()
-    if part in ("masked-lm", "generator"):
-        next_sentence = ("pooler", "next_sentence") if is_bert and head == NEXT_SENTENCE_HEAD else ()
-        return ("masked_lm", *(() if config.tied else ("untied",)), *next_sentence)
-    return (part.replace("-", "_"),)
+    pooler: tuple[str, ...] = ("pooler",) if config.family == "bert" else ()
+    masked_lm = ("masked_lm", *(() if config.tied else ("untied",)))
+    if pooler and name == NEXT_SENTENCE_HEAD:
+        masked_lm = (*masked_lm, "pooler", "next_sentence")
+    own = {"classification": (*pooler, part), "encoder": pooler if name else ()}
+    own |= {"masked-lm": masked_lm, "generator": masked_lm}
+    return Selection(config, state, (*config.parts, *own.get(part, (part.replace("-", "_"),))), stack, name)
 
 
 def split_linear_classifier(weight: Tensor, bias: Tensor) -> dict[str, Tensor]:

@@ -29,8 +29,6 @@ from .task import FinetuningTask, Recipe, describe, read_info
 
 TASKS: dict[str, FinetuningTask] = {**GLUE, "SQuAD": Squad()}
 """By name, in the order of the paper's tables."""
-_OVERRIDES = ("lr", "epochs", "batch_size", "layer_lr_decay", "max_length")
-"""The options that take the place of a recipe's settings."""
 # Saved between epochs: what an interruption of a run of many updates may cost.
 _SAVE_UPDATES = 2_000
 
@@ -69,9 +67,13 @@ class FinetuningRun(TrainingRun):
 
     @property
     def own_flags(self) -> list[object]:
-        config = config_of(self.start)
+        config, recipe = config_of(self.start), self.recipe
         return [
-            *(self.prepared.resolve(), *self.task.flags(config, self.recipe), *self.recipe.flags),
+            *(self.prepared.resolve(), *self.task.flags(config, recipe)),
+            *("--optimizer", "electra_adam", "--lr", recipe.lr, "--layer-lr-decay", recipe.layer_lr_decay),
+            *("--lr-scheduler", "electra_linear", "--warmup-ratio", 0.1, "--weight-decay", recipe.weight_decay),
+            *("--clip-norm", 1.0, "--batch-size", recipe.batch_size, "--total-num-update", recipe.updates),
+            *("--max-update", recipe.updates, "--max-epoch", recipe.epochs),
             *("--save-interval-updates", _SAVE_UPDATES, "--log-interval", 10),
             *(*architecture_flags(config), "--finetune-from-model", self.start.path.resolve()),
             *("--required-batch-size-multiple", 1),
@@ -217,8 +219,9 @@ def make_recipe(task: FinetuningTask, info: dict[str, Any], start: Checkpoint, o
             "roberta on GLUE: see docs/start/finetune.md)"
         )
     check_vocabulary(start, info["vocabulary"], folder)
-    given = {name: value for name in _OVERRIDES if (value := getattr(options, name)) is not None}
-    recipe = replace(task.recipe(config, info), **given)
+    recipe = task.recipe(config, info)
+    given = {name: value for name in asdict(recipe) if (value := getattr(options, name, None)) is not None}
+    recipe = replace(recipe, **given)
     windows = info.get("max_length", recipe.max_length)
     if recipe.max_length > config.positions or recipe.max_length != windows:
         of_windows = f", and the {windows} of the windows in {folder}" if "max_length" in info else ""

@@ -165,31 +165,32 @@ def build_features(
     whole = [len(encoded[context][0]) for context in context_of]
     longest = min(MAX_QUERY_LENGTH, max_length // 2)
     cut = [query[:longest] for query in queries]
-    bounds = [
-        window_bounds(tokens, max_length - len(query) - SPECIAL_TOKENS, DOC_STRIDE)
-        for tokens, query in zip(whole, cut, strict=True)
+    lengths = np.array([len(query) for query in cut], dtype=np.int64)
+    of_questions = [
+        window_bounds(tokens, max_length - length - SPECIAL_TOKENS, DOC_STRIDE)
+        for tokens, length in zip(whole, lengths.tolist(), strict=True)
     ]
-    labels = [
-        labels_in_windows(windows, *tokens, offset=len(query) + 2) if tokens else np.zeros_like(windows)
-        for (_, _, tokens), windows, query in zip(kept, bounds, cut, strict=True)
-    ]
+    bounds = np.concatenate([np.zeros((0, 2), np.int32), *of_questions])
+    owner = np.repeat(np.arange(len(kept), dtype=np.int32), list(map(len, of_questions)))
+    answers = np.array([tokens or (-1, -1) for *_, tokens in kept], dtype=np.int32).reshape(-1, 2)[owner]
+    inside = (bounds[:, :1] <= answers[:, :1]) & (answers[:, 1:] < bounds[:, 1:])  # the whole answer
+    positions = answers - bounds[:, :1] + (lengths[owner] + 2)[:, None]  # the context begins after <s> question </s>
     features = SquadFeatures(
         context_tokens=np.concatenate([ids for ids, _ in encoded]).astype(np.int32),
         context_offsets=_offsets([len(ids) for ids, _ in encoded]),
         context_spans=np.concatenate([spans for _, spans in encoded]),
         question_tokens=np.concatenate([np.zeros(0, np.int64), *cut]).astype(np.int32),
-        question_offsets=_offsets([len(query) for query in cut]),
+        question_offsets=_offsets(lengths),
         question_context=np.array(context_of, dtype=np.int32),
         impossible=np.array([question.impossible for question in questions], dtype=np.bool_),
-        window_question=np.repeat(np.arange(len(kept), dtype=np.int32), list(map(len, bounds))),
-        window_bounds=np.concatenate([np.zeros((0, 2), np.int32), *bounds]),
-        window_answer=np.concatenate([np.zeros((0, 2), np.int32), *labels]),
+        window_question=owner,
+        window_bounds=bounds,
+        window_answer=np.where(inside, positions, 0).astype(np.int32),
         ids=[question.id for question in questions],
         questions=[question.text for question in questions],
         contexts=contexts,
         answers=[[] if question.impossible else question.answer_texts for question in questions],
     )
-    lengths = np.array([len(query) + tokens + SPECIAL_TOKENS for query, tokens in zip(cut, whole, strict=True)])
     counts = {
         "questions": len(questions),
         "impossible": int(features.impossible.sum()),
@@ -199,7 +200,7 @@ def build_features(
         "tokens": int(features.lengths.sum()),
         "unknown": int((features.context_tokens == UNKNOWN).sum() + (features.question_tokens == UNKNOWN).sum()),
         "questions cut": sum(len(query) > longest for query in queries),
-        **count_longer(lengths),
+        **count_longer(lengths + np.array(whole, dtype=np.int64) + SPECIAL_TOKENS),
         "not found": not_found,
     }
     return features, counts
@@ -219,7 +220,7 @@ def _find_answer(question: Question, spans: NDArray[np.int32]) -> tuple[tuple[in
     return None, "answer without a token" if there else "answer not at its place in the context"
 
 
-def _offsets(lengths: Sequence[int]) -> NDArray[np.int64]:
+def _offsets(lengths: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
 
 
@@ -236,16 +237,6 @@ def window_bounds(tokens: int, room: int, stride: int) -> NDArray[np.int32]:
     count = 1 + max(0, -(-(tokens - room) // step))
     begin = np.arange(count, dtype=np.int32) * step
     return np.stack([begin, np.minimum(begin + room, tokens)], axis=1).astype(np.int32)
-
-
-def labels_in_windows(bounds: NDArray[np.int32], first: int, last: int, offset: int) -> NDArray[np.int32]:
-    """The positions in every window of an answer's ``first`` and ``last`` token, shape (W, 2).
-
-    They are (0, 0), which is ``<s>``, if the window does not hold the whole answer; the context begins at ``offset``.
-    """
-    inside = (bounds[:, 0] <= first) & (last < bounds[:, 1])
-    labels = np.array([[first, last]]) - bounds[:, :1] + offset
-    return np.where(inside[:, None], labels, 0).astype(np.int32)
 
 
 def close_gaps(text: str, spans: NDArray[np.int32]) -> NDArray[np.int32]:

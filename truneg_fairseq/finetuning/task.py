@@ -38,16 +38,6 @@ class Recipe:
     weight_decay: float = 0.01  # decoupled
     updates: int = 0  # of the learning rate's schedule, after which training stops
 
-    @property
-    def flags(self) -> list[object]:
-        """fairseq-train's."""
-        return [
-            *("--optimizer", "electra_adam", "--lr", self.lr, "--layer-lr-decay", self.layer_lr_decay),
-            *("--lr-scheduler", "electra_linear", "--warmup-ratio", 0.1, "--weight-decay", self.weight_decay),
-            *("--clip-norm", 1.0, "--batch-size", self.batch_size, "--total-num-update", self.updates),
-            *("--max-update", self.updates, "--max-epoch", self.epochs),
-        ]
-
 
 def electra_layer_lr_decay(width: int) -> float:
     """The factor of the learning rate from layer to layer in ELECTRA's fine-tuning (its paper, table 7)."""
