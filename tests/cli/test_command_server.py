@@ -6,13 +6,12 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from support.cli_runs import EVERYTHING, largest_difference, parameters, training
 from support.command_server import CUDA
-from support.commands import ENVIRONMENT, HARMLESS, command_environment, run_command, stand_ins
+from support.commands import ENVIRONMENT, HARMLESS, command_environment, run_command, stand_ins, wait_until
 
 pytestmark = pytest.mark.skipif(CUDA or sys.platform != "linux", reason="no command is forked here")
 
@@ -109,10 +108,7 @@ def test_a_stand_in_is_its_command(tmp_path):
             assert int(pid) != process.pid and python == str(stand_ins().python)
             process.send_signal(number)
             assert process.wait(10) == status
-        deadline = time.monotonic() + 10
-        while Path(f"/proc/{pid}").exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until(lambda: not Path(f"/proc/{pid}").exists())  # noqa: B023
 
 
 @pytest.mark.slow

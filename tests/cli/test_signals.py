@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from support import glue_files, judgements
 from support.cli_runs import RECIPES
-from support.commands import WORDS, killed_on_error, run_command, start_command, truneg
+from support.commands import WORDS, killed_on_error, run_command, start_command, truneg, wait_until
 
 from truneg_fairseq.results.result import read_results
 
@@ -23,11 +22,8 @@ def stop_and_continue(command: list[object], number: signal.Signals, folder: Pat
     """Ends a command by a signal once it has begun to work, starts it again, and returns what it printed then."""
     log = folder / "stopped.log"
     process = start_command(command, log, log)
-    deadline = time.monotonic() + 240
     with killed_on_error(process):
-        while not begun():
-            assert process.poll() is None and time.monotonic() < deadline, log.read_text()[-3000:]
-            time.sleep(0.01)
+        wait_until(begun, process, log)
         process.send_signal(number)
         assert process.wait(150) == 75, log.read_text()[-3000:]
     return run_command(command).stdout

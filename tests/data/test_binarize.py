@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -16,7 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from support.commands import command_environment, truneg_data
+from support.commands import command_environment, truneg_data, wait_until
 from support.tokenizers_made import gpt2, sentencepiece
 
 from truneg_fairseq import files
@@ -256,18 +255,12 @@ def test_a_kill_loses_nothing_and_leaves_no_process(tmp_path):
     command = [sys.executable, "-c", code, "data", "binarize", *flags]
     process = subprocess.Popen(command, env=command_environment(), stderr=subprocess.DEVNULL)
     parts = tmp_path / "data.parts"
-    deadline = time.monotonic() + 60
-    while len(list(parts.glob("train-*/counts.json"))) < 3:
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+    wait_until(lambda: len(list(parts.glob("train-*/counts.json"))) >= 3, process)
     workers = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     assert len(workers) >= 2
     process.send_signal(signal.SIGKILL)
     process.wait()
-    while any(Path(f"/proc/{worker}").exists() for worker in workers):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers))
     finished = list(parts.glob("train-*/counts.json"))
     assert 3 <= len(finished) < len(plan_chunks([tmp_path / "train.txt"], 20_000))
     seen = []

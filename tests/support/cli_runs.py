@@ -8,14 +8,22 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from .commands import PLUGIN, REPOSITORY, TINY_MODEL, TINY_TRAINING, fairseq_train, killed_on_error, start_command
+from .commands import (
+    PLUGIN,
+    REPOSITORY,
+    TINY_MODEL,
+    TINY_TRAINING,
+    fairseq_train,
+    killed_on_error,
+    start_command,
+    wait_until,
+)
 
 RECIPES = REPOSITORY / "user_dir_examples" / "pretraining"
 NO_DROPOUT = ("--dropout", 0, "--attention-dropout", 0)
@@ -57,11 +65,7 @@ def start_and_wait(
     """Starts a training; returns when its log has the text."""
     log.write_text("")
     process = start_command(command, log, log, fresh=fresh)
-    deadline = time.monotonic() + 240
-    while text not in log.read_text():
-        assert process.poll() is None, log.read_text()[-3000:]
-        assert time.monotonic() < deadline, log.read_text()[-3000:]
-        time.sleep(0.01)
+    wait_until(lambda: text in log.read_text(), process, log)
     return process
 
 

@@ -11,7 +11,8 @@ import random
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +152,17 @@ def killed_on_error(process: subprocess.Popen[bytes]) -> Iterator[None]:
         process.kill()
         process.wait()
         raise
+
+
+def wait_until(
+    happened: Callable[[], bool], process: subprocess.Popen[Any] | None = None, log: Path = Path(os.devnull)
+) -> None:
+    """Fails, with the end of a log, if it takes minutes or a process ends before."""
+    deadline = time.monotonic() + 240
+    while not happened():
+        goes_on = time.monotonic() < deadline and (process is None or process.poll() is None)
+        assert goes_on, log.read_text()[-3000:]
+        time.sleep(0.01)
 
 
 def fairseq_train(*arguments: object) -> list[object]:

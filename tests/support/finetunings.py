@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -33,10 +32,8 @@ class Trainings:
             return process
         self.lines.append(command)
         if len(self.lines) == self.interrupt_at:
-            deadline = time.monotonic() + 100
-            while "writing took" not in log.read_text():  # before, a checkpoint may be torn
-                assert process.poll() is None and time.monotonic() < deadline, log.read_text()[-2000:]
-                time.sleep(0.01)
+            # before, a checkpoint may be torn
+            commands.wait_until(lambda: "writing took" in log.read_text(), process, log)
             process.kill()
             process.wait()
             raise KeyboardInterrupt

@@ -8,12 +8,11 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from support.cli_runs import EVERYTHING, TORCHRUN, hydra, logged, run_on_two_workers, start_and_wait, training
-from support.commands import killed_on_error, run_command, start_command, truneg
+from support.commands import killed_on_error, run_command, start_command, truneg, wait_until
 from support.kills import differences, state_of
 
 from truneg_fairseq.trainer.stopping import EXIT_STOPPED, STOPPING
@@ -58,13 +57,6 @@ def test_a_signal_saves_and_the_run_continues_bit_for_bit(number, options, data_
 def blocks_signals(pid: int) -> bool:
     found = re.search(r"SigBlk:\t(\w+)", Path(f"/proc/{pid}/status").read_text())
     return found is not None and bool(int(found[1], 16) >> (signal.SIGTERM - 1) & 1)
-
-
-def wait_until(happened: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not happened():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("number", STOPPING)
