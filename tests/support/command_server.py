@@ -50,7 +50,7 @@ STAND_INS: dict[str, Sequence[str]] = {"python": (), "truneg": TRUNEG} | {
 }
 STAND_IN = """\
 #!{python} -IS
-import json, os, signal, socket, sys
+import json, os, select, signal, socket, sys
 command = {command!r} + sys.argv[1:]
 server = socket.socket(socket.AF_UNIX)
 server.connect({address!r})
@@ -61,9 +61,18 @@ answers = server.makefile()
 pid = int(answers.readline())
 if not pid:
     os.execv({python!r}, [{python!r}, *command])
+signals, arrived = os.pipe()  # handlers alone would be late where a signal comes just before the wait for an answer
+os.set_blocking(arrived, False)
+signal.set_wakeup_fd(arrived)
 for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT):
-    signal.signal(number, lambda number, frame: os.kill(pid, number))
+    signal.signal(number, lambda number, frame: None)
 signal.pthread_sigmask(signal.SIG_SETMASK, ())
+while signals in select.select([server, signals], [], [])[0]:
+    for number in os.read(signals, 99):
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            pass
 code = int(answers.readline())
 if code < 0:
     signal.signal(-code, signal.SIG_DFL)
