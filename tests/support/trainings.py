@@ -97,14 +97,6 @@ def detector(folder: Path, names: str) -> tuple[object, ...]:
     return ("--hc-detector", names, "--hc-acceptance-model", acceptance(folder, *names.split("+")))
 
 
-def assert_same_steps(actual: Any, expected: Any) -> None:
-    """What two calls of :func:`steps` recorded is equal to the last bit."""
-    for (loss, gradients), (expected_loss, expected_gradients) in zip(actual[0], expected[0], strict=True):
-        assert loss == expected_loss
-        torch.testing.assert_close(gradients, expected_gradients, rtol=0, atol=0)
-    torch.testing.assert_close(actual[1], expected[1], rtol=0, atol=0)
-
-
 def steps(data: Path, count: int, *arguments: object) -> Any:
     """The loss and every gradient of each of a few training steps, by the real trainer, and the parameters after."""
     trainer, task, model, _ = trainer_of(data, *arguments)
