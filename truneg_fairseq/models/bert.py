@@ -25,7 +25,7 @@ from ..errors import TrueNegError, one_line_errors
 from ..optim import tag_parameters
 from .checkpoints import read_checkpoint
 from .encoder import ClassificationHead, LmHead, QuestionAnsweringHead, SentenceEncoder
-from .loading import BertHubInterface
+from .loading import BertHubInterface, as_fairseq_reads
 
 logger = logging.getLogger(__name__)
 
@@ -119,8 +119,8 @@ class BertModel(RobertaModel):
         """A trained model to use in Python, with the tokenizer beside its data or those of ``data_name_or_path``."""
         path = Path(model_name_or_path) / checkpoint_file
         overrides |= {"load_checkpoint_heads": True, **({"data": str(data_name_or_path)} if data_name_or_path else {})}
-        read_checkpoint(path)  # refuses what is not safe to load
-        models, cfg, task = load_model_ensemble_and_task([str(path)], overrides)
+        state = as_fairseq_reads(read_checkpoint(path), overrides)
+        models, cfg, task = load_model_ensemble_and_task([str(path)], overrides, state=state)
         return BertHubInterface(cfg, task, models[0])
 
     @staticmethod

@@ -46,6 +46,7 @@ class Checkpoint:
     # the name of the checkpoint whose weights the training began with (--finetune-from-model)
     started_from: str | None
     vocabulary: str | None  # the fingerprint of its dictionary; None where another program wrote it
+    content: dict[str, Any]  # all of the file, mapped: read where it is used
 
     @property
     def has_generator(self) -> bool:
@@ -85,6 +86,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
         updates=updates if isinstance(updates, int) else None,
         started_from=Path(str(started)).name if started else None,
         vocabulary=vocabulary if isinstance(vocabulary, str) else None,
+        content=content,
     )
 
 
