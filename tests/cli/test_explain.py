@@ -51,9 +51,9 @@ def test_every_word_is_masked_in_turn(trained, tmp_path):
     assert record["text"] == TEXT
     assert [part["text"] for part in record["parts"] if "verdict" not in part], "'script' is unknown"
 
-    from truneg_fairseq.models.loading import load
+    from truneg_fairseq.models.bert import BertModel
 
-    interface = load(str(trained / "run"), "checkpoint_last.pt", str(trained / "data-bin"))
+    interface = BertModel.from_pretrained(str(trained / "run"), "checkpoint_last.pt", str(trained / "data-bin"))
     tokens = interface.encode(TEXT)
     for place, part in ((2, masked["primary"]), (5, masked["s"])):
         gold = int(tokens[place])
