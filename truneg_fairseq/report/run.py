@@ -14,7 +14,7 @@ from ..errors import TrueNegError
 from ..files import convert, split_name
 from ..results.intervals import Ratio
 from ..results.result import BITS, HELD_OUT, Example, Result, read_results
-from ..trainer.folder import MANIFEST_NAME, METRICS_NAME, TRAINING, Series, changes, is_held, read_manifest, read_series
+from ..trainer.folder import METRICS_NAME, TRAINING, Series, changes, is_held, read_manifest, read_series
 
 QUANTITIES = (BITS, "accuracy", "hc_pred", "hc_iter")
 """What a report shows; the last two are those of Table 2."""
@@ -54,7 +54,6 @@ class Run:
     series: Series = field(default_factory=dict)  # what was measured while it trained
     results: list[Result] = field(default_factory=list)  # of its checkpoints on held-out text
     facts: dict[str, str] = field(default_factory=dict)  # what was run, by name, in the order to show them
-    missing: list[str] = field(default_factory=list)  # what was not found, each a sentence
     warnings: list[str] = field(default_factory=list)  # what to know before believing it, each a sentence
 
     @cached_property
@@ -114,37 +113,23 @@ def _find(argument: str) -> Run:
         expected = "expected its results.jsonl, or a training, such as runs/ARM/seed-1/train in it"
         raise TrueNegError(f"{path}: is an experiment, whose page is {page}; {expected}")
     run = Run(name or path.resolve().name, path, read_series(path))
-    _read_manifest(run)
+    starts = read_manifest(path)
+    for before, now in itertools.pairwise(starts):
+        if found := changes(before, now):
+            run.warnings.append(f"{run.name} was continued at {now['time']} with other options: {'; '.join(found)}.")
+    if starts:
+        last = {name: value for name, value in starts[-1].items() if name not in _NOT_SHOWN and value is not None}
+        settings, versions, inputs = (last.pop(name, {}) for name in ("settings", "versions", "inputs"))
+        run.facts = {name: str(value) for name, value in {**last, **settings}.items()}
+        run.facts |= {f"version of {package}": found or "not installed" for package, found in versions.items()}
+        run.facts |= {f"SHA-256 of {file}": digest[:_DIGITS] for file, digest in inputs.items()}
+        run.facts["starts"] = str(len(starts))
     for file in sorted(path.rglob("*.jsonl")):
         with file.open(encoding="utf-8", errors="replace") as stream:
             measured = stream.readline().startswith('{"model": ')
         named = [f"{name}={file}" if name else file] if measured else []
         run.results += [each for each in read_results(named) if each.task.startswith(HELD_OUT)]
-    if not run.validations:
-        run.missing.append("It was trained without validation." if run.state == "finished" else "No validation yet.")
-    if run.series and run.updates < run.most_updates:
-        run.missing.append(f"Update {run.updates:,} of {run.most_updates:,}: {run.state}.")
-    if not run.results:
-        run.missing.append(
-            "No measured checkpoints: 'truneg evaluate --task held-out=... --results' into its folder adds examples."
-        )
     return run
-
-
-def _read_manifest(run: Run) -> None:
-    starts = read_manifest(run.path)
-    if not starts:
-        run.missing.append(f"No {MANIFEST_NAME}: its settings, versions and inputs are not known.")
-        return
-    for before, now in itertools.pairwise(starts):
-        if found := changes(before, now):
-            run.warnings.append(f"{run.name} was continued at {now['time']} with other options: {'; '.join(found)}.")
-    last = {name: value for name, value in starts[-1].items() if name not in _NOT_SHOWN and value is not None}
-    settings, versions, inputs = (last.pop(name, {}) for name in ("settings", "versions", "inputs"))
-    run.facts = {name: str(value) for name, value in {**last, **settings}.items()}
-    run.facts |= {f"version of {package}": found or "not installed" for package, found in versions.items()}
-    run.facts |= {f"SHA-256 of {path}": digest[:_DIGITS] for path, digest in inputs.items()}
-    run.facts["starts"] = str(len(starts))
 
 
 def differing_facts(runs: list[Run], names: Iterable[str]) -> dict[str, list[str]]:
