@@ -132,7 +132,7 @@ def test_recipes_say_only_what_fairseq_knows(name, objective):
     truneg_fairseq.register()
     from fairseq.models import ARCH_MODEL_REGISTRY
 
-    with initialize_config_dir(str(RECIPES), version_base=None):
+    with initialize_config_dir(str(RECIPES), version_base="1.1"):  # which fairseq has; another would stay for good
         recipe = OmegaConf.to_container(compose(name, [f"objective={objective}"]))
     first = yaml.safe_load((RECIPES / f"{name}.yaml").read_text())["defaults"][0]
     assert first == "_self_", "fairseq's defaults would override the rest"
