@@ -123,6 +123,9 @@ TEXT = st.lists(st.sampled_from(["the", "cat ", "\n", "\n\n", " \n", "\r\n", "æ—
 )
 def test_files_chunks_and_batches_are_as_one(tmp_path_factory, contents, chunk_bytes, lines, characters):
     """No document goes on in another file, empty files are passed over, broken UTF-8 is replaced and counted."""
+    # Where a file's last line is cut, nobody sees whether it was blank: one blank line more ends the document.
+    last_lines = [content.replace("BROKEN", "\ufffd").removesuffix("\n").split("\n")[-1] for content in contents[:-1]]
+    assume(all(WORDPIECE.encode(line) for line in last_lines if line))
     folder, together = tmp_path_factory.mktemp("cut"), []
     parts = [folder / f"{number}.txt" for number in range(len(contents))]
     for path, content in zip(parts, contents, strict=True):
