@@ -128,7 +128,9 @@ def test_a_table_of_a_model_with_more_rows_than_its_tokenizer_has_tokens(tmp_pat
     caplog.set_level("INFO")
     loss_fn = TrueNegativeLoss.for_tokenizer(tokenizer, vocabulary_size=128, **options)
     assert "expect a first loss of about 4.9 nats, 7.0 bits: the logarithm of 128 tokens" in caplog.text
-    assert loss_fn(torch.randn(4, 128), torch.tensor([20, 21, 127, -100])).isfinite()
+    said = 9.0 * torch.eye(128)[[21, 3, 127, 0]]
+    assert loss_fn(said, torch.tensor([20, 21, 127, -100])).isfinite()
+    assert loss_fn.metrics()["hc_pred"] == 50, "of two mistakes one is in the table"
     with pytest.raises(TrueNegError, match="found logits of 100 tokens, expected 128"):
         loss_fn(torch.randn(4, 100), torch.tensor([20, 21, 27, -100]))
 
