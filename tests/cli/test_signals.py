@@ -68,6 +68,7 @@ def test_lexsub(tmp_path):
 def test_experiment(data_bin, tmp_path):
     def command(output: str) -> list[object]:
         values = (f"paths.data={data_bin}", "seeds=1", "training.log-interval=1")
+        values += ("updates=100", "training.save-interval-updates=100")  # long enough for the signal
         tiny = RECIPES.parent / "experiments" / "tiny.yaml"
         return truneg(
             "experiment", tiny, "--cpu", "--only", "baseline", "--output", tmp_path / output, "--set", *values
