@@ -217,8 +217,8 @@ def test_jia_and_liangs_files_are_scored_the_same_way(capsys, tmp_path):
     assert line.key == ("hc", data.stem, 3)
     assert line.example_ids == ["q1", "q2", "q3"]
     assert line.examples["transformed_f1"] == pytest.approx([2 / 3, 1, 1])
-    headings = "EM Ori., EM Trans., EM drop, F1 Ori., F1 Trans., F1 drop"
-    assert ", ".join(each.title for each in line.shown.values()) == headings
+    headings = "EM Ori. ↑, EM Trans. ↑, EM drop ↓, F1 Ori. ↑, F1 Trans. ↑, F1 drop ↓"
+    assert ", ".join(f"{each.title} {'↓↑'[bool(each.higher_is_better)]}" for each in line.shown.values()) == headings
     assert line.metrics["drop_f1"] == pytest.approx(line.metrics["original_f1"] - line.metrics["transformed_f1"])
     # Unanswered variants are passed over, as in their script: "q1" counts by itself, "q3" by nothing.
     write(predictions, {"q1": "cat dog", "q2": "cat dog"})
