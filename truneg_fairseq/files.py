@@ -356,12 +356,3 @@ def require_different(**files: Path | Sequence[Path] | None) -> None:
                 continue
             if (other := flags.setdefault(path.resolve(), flag)) != flag:
                 raise TrueNegError(f"{flag} {path}: is the file of {other} too; expected different files")
-
-
-def require_unsplit(path: Path, flag: str) -> None:
-    """Refuses a folder of data that fairseq would take for several, as it splits paths at ":"."""
-    if ":" in str(path.absolute()):
-        raise TrueNegError(
-            f"{flag} {path}: has a ':' in its whole path {path.absolute()}, at which fairseq splits folders of data; "
-            "choose another name"
-        )

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from ..corpora.text import read_lines
 from ..errors import TrueNegError, refuse
-from ..evaluation.models import CountsOptions, OpeningOptions
-from ..files import replacing_text, require_unsplit, require_writable
+from ..evaluation.models import CountsOptions, OpeningOptions, is_hugging_face
+from ..files import replacing_text, require_writable
 from ..options import option
 from ..results.result import named_models
 from ..robustness.attack import AttackOptions
@@ -118,8 +118,6 @@ def explain(options: ExplainOptions) -> None:
 
     Its words are masked in turn. Prints every sentence, in colour on a terminal, and some lines for each masked word.
     """
-    if options.data is not None:
-        require_unsplit(options.data, "--data")
     lines = options.text or (read_lines(options.file) if options.file else (line.rstrip("\r\n") for line in sys.stdin))
     texts = [line for line in lines if line.strip()]
     source = options.file or ("TEXT" if options.text else "stdin")
@@ -144,8 +142,9 @@ def explain(options: ExplainOptions) -> None:
     if len(sentences) < len(texts):
         passed = f"{len(texts) - len(sentences)} of {len(texts)} texts"
         print(f"passed over {passed}, in which nothing is to be masked", file=sys.stderr)
-    data = f" --data {options.data} --task held-out=valid" if options.data else " --task held-out=TEXT.txt"
-    say(f"next: truneg evaluate {options.checkpoint}{data}")
+    data = "" if options.data is None else f" --data {options.data}"
+    text = "TEXT.txt" if is_hugging_face(options.checkpoint) else "valid"
+    say(f"next: truneg evaluate {options.checkpoint}{data} --task held-out={text}")
     write_json_lines(options, [sentence.record() for sentence in sentences])
     if options.html is not None:
         page = explanation_page(sentences, f"What {'/'.join(options.checkpoint.parts[-2:])} predicts").render()

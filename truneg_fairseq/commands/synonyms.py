@@ -197,7 +197,6 @@ def judge(options: JudgeOptions) -> None:
         detectors[name] = tuple(each for each in FEATURES if each in name.split("+"))
     wanted = {feature for features in detectors.values() for feature in features}
     path, checkpoint = options.hc_acceptance_model, options.checkpoint
-    opens = checkpoint is not None and (wanted - {"table"} or is_hugging_face(checkpoint))
     refuse(
         (
             path is not None and len(detectors) != 1,
@@ -209,8 +208,8 @@ def judge(options: JudgeOptions) -> None:
             f"--detector: {'+'.join(sorted(wanted))} needs --checkpoint",
         ),
         (
-            not opens and options.data is None,
-            "--data: found none; expected the binarized data of the tables, or a folder as --checkpoint",
+            checkpoint is None and options.data is None,
+            "--data: found none; expected the binarized data of the tables, or --checkpoint",
         ),
     )
     from ..evaluation import acceptance
@@ -218,8 +217,8 @@ def judge(options: JudgeOptions) -> None:
     from ..evaluation.scorer import DataTokens
     from ..results.tables import terminal
 
-    opened = OpenedModel(checkpoint, options) if opens and checkpoint is not None else None
-    tokens = DataTokens(options.data) if opened is None and options.data else opened.tokens()  # type: ignore[union-attr]
+    opened = None if checkpoint is None else OpenedModel(checkpoint, options)
+    tokens = DataTokens(options.data or Path()) if opened is None else opened.tokens()
     judgements = read_people(options.judgements)
     pairs = acceptance.JudgedPairs.of(judgements, tokens)
     accepted, conceivable = 100 * pairs.accepted.mean(), 100 * is_conceivable(pairs.share).mean()

@@ -73,7 +73,6 @@ def binarize(options: BinarizeOptions) -> Binarized:
     documents. Data that are there already, of the same text and settings, are kept.
     """
     check(options)
-    files.require_unsplit(options.output_dir, "--output-dir")
     index, _, shards = ("1/1" if options.shard is None else options.shard).partition("/")
     if not (index.isdecimal() and shards.isdecimal() and 1 <= int(index) <= int(shards)):
         raise TrueNegError(f"--shard {options.shard}: expected i/n with i from 1 to n, such as 3/8")

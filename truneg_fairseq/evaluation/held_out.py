@@ -62,7 +62,7 @@ class HeldOut(Yardstick):
     def __init__(self, task: Task, tokens: Tokens, last: OpenedModel) -> None:
         super().__init__(task, tokens, last)
         (self._source,) = task.files
-        self.described = f"{HELD_OUT}: {self._source}"
+        self.described = f"{HELD_OUT}: {(tokens.folder or Path()) / self._source}"
         self._judge = judge_of(tokens, task.synonym_table)
         self._excluded = exclusions(tokens)
         if tokens.folder is None:

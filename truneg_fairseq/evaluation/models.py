@@ -7,8 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-from ..errors import TrueNegError, refuse
-from ..files import require_unsplit
+from ..errors import TrueNegError
 from ..options import option
 
 if TYPE_CHECKING:
@@ -22,7 +21,9 @@ class OpeningOptions:
     """How a model is opened, whoever made it."""
 
     data: Path | None = option(
-        None, help="folder of binarized data with its tokenizer; needed for fairseq checkpoints", metavar="DATA-BIN"
+        None,
+        help="of fairseq checkpoints: folder of binarized data with its tokenizer (default: that of the training)",
+        metavar="DATA-BIN",
     )
     cpu: bool = option(False, help="use the CPU only")
 
@@ -45,21 +46,19 @@ class OpenedModel:
 
         self._options, self.path = options, local_folder(str(path))
         self.checkpoint: Checkpoint | None = None  # what was read of fairseq's file
+        self.data = Path()  # of a fairseq checkpoint
         if is_hugging_face(path):
             return
-        refuse(
-            (not path.exists(), f"{path}: no such file or folder; expected a fairseq checkpoint, a folder or hub:NAME"),
-            (options.data is None, f"{path}: a fairseq checkpoint needs --data, the binarized data with its tokenizer"),
-        )
-        assert options.data is not None
-        require_unsplit(options.data, "--data")
+        if not path.exists():
+            raise TrueNegError(f"{path}: no such file or folder; expected a fairseq checkpoint, a folder or hub:NAME")
         from .. import register
 
         register()
-        from ..models.checkpoints import quiet_fairseq, read_checkpoint
+        from ..models.checkpoints import data_of, quiet_fairseq, read_checkpoint
 
         quiet_fairseq()
         self.checkpoint = read_checkpoint(path)
+        self.data = options.data or data_of(self.checkpoint)
 
     @property
     def generates(self) -> bool:
@@ -83,11 +82,10 @@ class OpenedModel:
             return HuggingFaceTokens(self.path, tokenization)
         from .scorer import DataTokens
 
-        assert self._options.data is not None
         for trained in (self.checkpoint.criterion, self.checkpoint.task):
             if tokenization == "auto":
                 tokenization = str(trained.get("tokenization") or "auto")
-        return DataTokens(self._options.data, tokenization, causal=self.is_causal)
+        return DataTokens(self.data, tokenization, causal=self.is_causal)
 
     def scorer(self, tokens: Tokens, *, counts: Path | None = None) -> Scorer:
         """The model, in evaluation mode; mixed with the ``counts`` of a text."""
@@ -99,8 +97,7 @@ class OpenedModel:
         else:
             from .fairseq_scorer import fairseq_scorer
 
-            assert options.data is not None
-            scorer = fairseq_scorer(self.checkpoint, options.data, cpu=options.cpu, causal=self.is_causal)
+            scorer = fairseq_scorer(self.checkpoint, self.data, cpu=options.cpu, causal=self.is_causal)
         if counts is not None:
             from ..objectives.build import read_corpus_targets
 

@@ -14,7 +14,7 @@ from .. import register
 from ..convert.architecture import architecture_flags, config_of
 from ..data.tokenizer import PretrainedVocabulary
 from ..errors import TrueNegError, refuse
-from ..files import require_different, require_unsplit, require_writable
+from ..files import require_different, require_writable
 from ..launch.jobs import HERE, SLURM, Job, call_in_job, devices_of, run_jobs
 from ..launch.process import updates_in
 from ..launch.training import LOG_NAME, MODEL_NAME, RESULTS_NAME, Diverged, TrainingRun, check_precision
@@ -179,7 +179,6 @@ def finetune_all(*, options: FinetuneOptions) -> None:
 
 def check(options: FinetuneOptions) -> list[FinetuningRun]:
     """All runs; what cannot be trained is refused before anything is."""
-    require_unsplit(options.prepared, "--prepared")
     require_writable(options.output / RESULTS_NAME, "--output", makes_folders=True)
     tasks = find_tasks(options.tasks) or [t for name, t in TASKS.items() if (options.prepared / name).is_dir()]
     if not tasks:

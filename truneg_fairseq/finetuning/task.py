@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..data.tokenizer import PretrainedVocabulary
 from ..errors import TrueNegError
-from ..files import file_digest, is_new, new_folder, read_json, replacing_text, require_unsplit
+from ..files import file_digest, is_new, new_folder, read_json, replacing_text
 from ..results.result import Metric
 from . import PredictOptions, PrepareOptions
 
@@ -100,7 +100,6 @@ class FinetuningTask(ABC):
             **chosen,
             "sources": {split: {"file": path.name, "sha256": file_digest(path)} for split, path in files.items()},
         }
-        require_unsplit(output, "--output-dir")
         if not is_new(output):
             made = read_info(output)
             if other := [key for key, value in info.items() if made.get(key, value) != value]:

@@ -16,14 +16,12 @@ from torch import Tensor, nn
 
 from ..data.tokenizer import check_dictionary, load_tokenizer
 from ..errors import TrueNegError, reason
-from ..files import require_unsplit
 from ..vocabulary import MASK_SYMBOL, fingerprint, read_symbols
 from .checkpoints import Checkpoint, check_vocabulary
 
 
 def load_checkpoint(read: Checkpoint, data: Path) -> tuple[Any, Any]:
     """A masked-LM model, in training mode, and its task, on a folder of binarized data, whatever the training's was."""
-    require_unsplit(data, "--data")
     check_vocabulary(read, fingerprint(read_symbols(data)), data)  # before a model of its sizes is built
     model, task = load_model(read, data)
     if not hasattr(task, "mask_idx"):

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..data.indexed import require_whole_split
 from ..errors import TrueNegError
-from ..files import require_checkpoint, require_unsplit, require_writable
+from ..files import require_checkpoint, require_writable
 from ..options import flag_of
 from ..vocabulary import fingerprint, read_symbols
 from .checkpoints import LAST, require_whole
@@ -176,9 +176,6 @@ def _combination(cfg: Any) -> Iterator[str]:
 
 
 def _data(cfg: Any) -> Iterator[str]:
-    data = str(value_of(cfg, "task", "data"))
-    if ":" in data and Path(data).is_dir():
-        require_unsplit(Path(data), "task.data")
     folders, train = data_folders(cfg), str(value_of(cfg, "dataset", "train_subset"))
     # Each epoch trains on the next folder; validation reads the first.
     needed = [(folder, train, "") for folder in folders]
