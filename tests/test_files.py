@@ -16,7 +16,6 @@ from filelock import FileLock
 from support.commands import command_environment
 
 from truneg_fairseq import files
-from truneg_fairseq.commands.main import main
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.files import (
     convert,
@@ -152,18 +151,6 @@ def test_a_folder_is_locked_before_another_process_can_see_it(tmp_path, monkeypa
     with new_folder(tmp_path / "f") as folder:
         assert folder.is_dir()
     assert (tmp_path / "f").is_dir()
-
-
-@pytest.mark.parametrize(
-    "command", ["finetune model.pt --output out --prepared", "explain car --checkpoint none.pt --data"]
-)
-def test_commands_refuse_data_with_a_colon(command, tmp_path, monkeypatch):
-    """fairseq would look for the first part of it."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "a:b" / "data").mkdir(parents=True)
-    with pytest.raises(SystemExit, match=r"--(data|prepared) a:b/data: has a ':' in its .*; choose another"):
-        main([*command.split(), "a:b/data"])
-    assert not (tmp_path / "out").exists()
 
 
 @dataclasses.dataclass

@@ -289,7 +289,7 @@ def read_split(task: Glue, name: str, path: Path) -> GlueSplit:
     label = "label" if is_table else task.label
     missing = [repr(column) for column in (*texts, *([] if is_test else [label])) if column not in columns]
     if missing:
-        found = " | ".join(columns)[:_LONGEST_QUOTE]
+        found = " | ".join(columns)[:_LONGEST_QUOTE] or "an empty line"
         expected = f"expected the official header, found {found}"
         raise TrueNegError(f"{path}: line 1 has no column {', '.join(missing)}; {expected}")
     labels = columns.get(label)
