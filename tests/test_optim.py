@@ -117,6 +117,13 @@ def test_learning_rates_and_decay_go_by_layer(arch):
     assert any(len(of_it) > 1 and "lm_head.weight" in of_it[1] for of_it in names.values()), "tied embeddings occur"
 
 
+def test_models_that_do_not_tell_their_layers_have_one_rate():
+    stock = build_model("--arch", "roberta_base", *SIZES.split())
+    build_adam(stock.parameters())
+    with pytest.raises(SystemExit, match=r"--layer-lr-decay 0\.8: found a model that does not say to which layer"):
+        build_adam(stock.parameters(), layer_lr_decay=0.8)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("aggregate", [None, lambda norm: 3 * norm])
 @pytest.mark.parametrize("max_norm", [0.0, 0.5, 1e6])

@@ -19,6 +19,7 @@ from support.commands import PLUGIN, run_command, shared_file, truneg_data
 from support.glue_files import write_data, write_model, write_tsv
 
 import truneg_fairseq
+from truneg_fairseq.convert.to_hf import to_hf
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.finetuning.glue import TASKS, read_split
 from truneg_fairseq.vocabulary import fingerprint, read_symbols
@@ -314,6 +315,10 @@ def test_fairseqs_recipe_runs(prepared, data, tmp_path):
     # A learning rate of 1.6e-7 a step in the warm-up: nearly what it was, and not a new model.
     assert torch.allclose(tuned[name], pretrained[name], atol=1e-5)
     assert any(key.startswith("classification_heads") for key in tuned)
+    exported = to_hf(tmp_path / "saved" / "checkpoint_best.pt", tmp_path / "exported")
+    labels = json.loads((exported.output / "config.json").read_text())["id2label"]
+    assert exported.architecture == "RobertaForSequenceClassification"
+    assert labels == {"0": "entailment", "1": "not_entailment"}
 
 
 class Sentences(list):

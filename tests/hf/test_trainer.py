@@ -202,8 +202,11 @@ def test_every_folder_with_weights_says_how_they_came_about_and_a_run_that_conti
         machine = trainer(model, tmp_path, TrueNegativeArguments(sr_sent_weight=weight), **settings)
         machine.train(resume_from_checkpoint=resume)
         machine.save_model()
+        return machine.model
 
-    run(None, gradient_accumulation_steps=2)
+    trained = run(None, gradient_accumulation_steps=2).state_dict()
+    loaded = type(small_model()).from_pretrained(tmp_path / "out").state_dict()
+    assert all(torch.equal(trained[name], tensor) for name, tensor in loaded.items())
     for folder in ("checkpoint-1", "checkpoint-2", "."):
         record = json.loads((tmp_path / "out" / folder / "true_negatives.json").read_text())
         assert record["true_negatives"]["sr_sent_weight"] == 0.5
