@@ -146,7 +146,7 @@ def difference_charts(comparison: Comparison) -> list[Chart]:
             quantity, interval = summary.quantity, None if summary.direction is None else summary.interval
             if summary.difference is not None:
                 ends = None if interval is None else (quantity.factor * interval.low, quantity.factor * interval.high)
-                bar = Bar(quantity.heading.strip(), quantity.factor * summary.difference, ends, summary.model)
+                bar = Bar(quantity.heading, quantity.factor * summary.difference, ends, summary.model)
                 found.setdefault((title, quantity.unit), []).append(bar)
     return [
         interval_chart(

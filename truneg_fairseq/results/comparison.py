@@ -58,7 +58,8 @@ class Quantity:
     @property
     def heading(self) -> str:
         """The title with the direction of better values."""
-        return f"{self.title} {'' if self.metric.higher_is_better is None else '↓↑'[self.metric.higher_is_better]}"
+        arrow = "" if self.metric.higher_is_better is None else "↓↑"[self.metric.higher_is_better]
+        return f"{self.title} {arrow}".strip()
 
     def format(self, value: float, sign: str = "") -> str:
         """A value, or a difference of values with the sign "+", as the tables have it."""

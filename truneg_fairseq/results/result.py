@@ -127,32 +127,30 @@ def read_results(files: Iterable[Path | str]) -> list[Result]:
     """
     named = [(None, file) if isinstance(file, Path) else split_name(file) for file in files]
     require_once("RESULTS.jsonl", [path for _, path in named])
-    results, places = dict[tuple[str, str, int], Result](), dict[tuple[str, str, int], str]()
+    results, places = list[Result](), dict[tuple[str, str, int], str]()
     for name, path in named:
-        for number, result in _renamed(list(_read(path)), name):
-            if result.key in results:
+        read = list(_read(path))
+        several = len({result.model for _, result in read}) > 1
+        for where, line in read:
+            model = line.model if name is None else f"{name}/{line.model}" if several else name
+            result = dataclasses.replace(line, model=model)
+            if result.key in places:
                 raise TrueNegError(
-                    f"{path}: line {number}: model {result.model!r}, task {result.task!r}, seed {result.seed} is in "
+                    f"{where}: model {result.model!r}, task {result.task!r}, seed {result.seed} is in "
                     f"{places[result.key]} already; remove one, or name the file's models: NAME={path}"
                 )
-            results[result.key], places[result.key] = result, f"{path} line {number}"
-    return list(results.values())
+            places[result.key] = where
+            results.append(result)
+    return results
 
 
-def _read(path: Path) -> Iterable[tuple[int, Result]]:
+def _read(path: Path) -> Iterable[tuple[str, Result]]:
     *lines, last = read_bytes(path, expected="a result file (JSON lines)", limit=_LARGEST_FILE).split(b"\n")
     for number, line in enumerate(lines if _is_torn(last) else [*lines, last], start=1):
         where = f"{path}: line {number}"
         if line.strip():
             content = parse_json(line, where, dict[str, Any], expected=_EXPECTED)
-            yield number, convert(content, where, Result, expected=_EXPECTED).validate(where)
-
-
-def _renamed(lines: list[tuple[int, Result]], name: str | None) -> Iterable[tuple[int, Result]]:
-    several = len({result.model for _, result in lines}) > 1
-    for number, result in lines:
-        model = result.model if name is None else f"{name}/{result.model}" if several else name
-        yield number, dataclasses.replace(result, model=model)
+            yield where, convert(content, where, Result, expected=_EXPECTED).validate(where)
 
 
 def _is_torn(line: bytes) -> bool:
@@ -178,12 +176,19 @@ class NamedModel(NamedTuple):
 
 def named_models(arguments: Sequence[str], seed: int | None = None) -> list[NamedModel]:
     """The models of a command line, each ``[NAME=]PATH``; the seed is the path's own (``seed-2``) unless one is given.
-    Two of the same name and seed get the last part of their paths too.
+
+    A model without a name has that of its file or folder, or of the first folder above it that is named by a person
+    (``arm`` of ``runs/arm/seed-1/train/model.pt``, ``run`` of ``run/checkpoint_best.pt``). Two of the same name and
+    seed get the last part of their paths too.
     """
     found = []
     for argument in arguments:
         name, path = split_name(argument)
-        found.append(NamedModel(name or default_name(path), path, seed_of(path) if seed is None else seed))
+        whole = path.absolute()
+        parts = [whole.stem if whole.suffix == ".pt" else whole.name, *(parent.name for parent in whole.parents)]
+        default = next((part for part in parts if part and not _GENERIC.fullmatch(part)), parts[0])
+        seeds = [int(match[1]) for part in whole.parts if (match := re.fullmatch(r"seed-(\d{1,9})", part))]
+        found.append(NamedModel(name or default, path, [1, *seeds][-1] if seed is None else seed))
     keys = [(model.name, model.seed) for model in found]
     found = [
         model._replace(name=f"{model.name}/{model.path.stem}") if keys.count((model.name, model.seed)) > 1 else model
@@ -192,21 +197,6 @@ def named_models(arguments: Sequence[str], seed: int | None = None) -> list[Name
     if len({(model.name, model.seed) for model in found}) < len(found):
         raise TrueNegError(f"{found[0].path}: two models have the same name; expected different ones, as NAME=PATH")
     return found
-
-
-def default_name(path: Path) -> str:
-    """A model's name in tables and results: that of its file or folder, or of the first folder above it that is named
-    by a person (``arm`` of ``runs/arm/seed-1/train/model.pt``, ``run`` of ``run/checkpoint_best.pt``).
-    """
-    whole = path.absolute()
-    parts = [whole.stem if whole.suffix == ".pt" else whole.name, *(parent.name for parent in whole.parents)]
-    return next((part for part in parts if part and not _GENERIC.fullmatch(part)), parts[0])
-
-
-def seed_of(path: Path) -> int:
-    """The seed in the path of a training (``runs/arm/seed-2/train/model.pt``); 1 where it has none."""
-    found = [match[1] for part in path.absolute().parts if (match := re.fullmatch(r"seed-(\d{1,9})", part))]
-    return int(found[-1]) if found else 1
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ def tables(comparison: Comparison) -> list[Table]:
         for summary in comparison.summaries(quantities):
             quantity, interval = summary.quantity, summary.interval
             if summary.direction is not None and interval is not None:
-                row = f"{quantity.heading.strip()}: {summary.model}", quantity.format(summary.difference or 0.0, "+")
+                row = f"{quantity.heading}: {summary.model}", quantity.format(summary.difference or 0.0, "+")
                 rows.append((*row, quantity.ends(interval), str(summary.paired_seeds), mark(summary)))
         if rows:
             head = ("", "Δ", "95 % interval", "seeds", "")
@@ -84,7 +84,7 @@ def _counted(seeds: int) -> str:
 def _values(title: str, comparison: Comparison, quantities: Sequence[Quantity]) -> Table:
     found = {model: [_value(comparison.summary(model, each)) for each in quantities] for model in comparison.models}
     found = {model: cells for model, cells in found.items() if set(cells) != {"-"}}
-    heads = [each.heading.strip() for each in quantities]
+    heads = [each.heading for each in quantities]
     if len(quantities) > _MOST_COLUMNS or comparison.over_items:
         return Table(title, ("", *found), list(zip(heads, *found.values(), strict=True)))
     return Table(title, ("Model", *heads), [(model, *cells) for model, cells in found.items()])
@@ -152,16 +152,22 @@ def verdict(results: Sequence[Result], baseline: str, control: str | None = None
     """
     arms = list(dict.fromkeys(result.model for result in results))
     rivals = [name for name in dict.fromkeys((baseline, control)) if name in arms]
-    compared = {rival: _compared(Comparison(results, rival)) for rival in rivals}
-    answers, details = list[str](), list[str]()
+    compared: dict[str, dict[str, dict[str, Summary]]] = {arm: {} for arm in arms}  # by arm, rival and metric
+    for rival in rivals:
+        comparison = Comparison(results, rival)
+        quantities = [*comparison.groups.get(HELD_OUT, ()), *comparison.groups.get(GENERATED, ())]
+        for summary in comparison.summaries(each for each in quantities if each.parts[0].metric in _NAMES):
+            if summary.differences is not None:
+                compared[summary.model].setdefault(rival, {})[summary.quantity.parts[0].metric] = summary
     losses = {
-        arm: {rival: found[arm][BITS] for rival, found in compared.items() if BITS in found.get(arm, ())}
+        arm: {rival: found[BITS] for rival, found in compared[arm].items() if BITS in found}
         for arm in arms
         if arm not in rivals
     }
-    lower, higher = dict[str, float](), dict[str, float]()
+    losses = {arm: found for arm, found in losses.items() if found}
+    lower, higher, answers = dict[str, float](), dict[str, float](), list[str]()
     for arm, found in losses.items():
-        if found and all(each.direction is not None for each in found.values()):
+        if all(each.direction is not None for each in found.values()):
             signed = [(each.difference or 0.0, each.p_value or 0.0) for each in found.values()]
             # Not lower than that of all rivals; higher than that of any, of which there are several comparisons.
             lower[arm] = max(p if difference < 0 else 1.0 for difference, p in signed)
@@ -169,8 +175,6 @@ def verdict(results: Sequence[Result], baseline: str, control: str | None = None
     corrected = f" (Holm's correction for {len(lower)} arms)" if len(lower) > 1 else ""
     lower, higher = holm(lower), holm(higher)
     for arm, found in losses.items():
-        if not found:
-            continue
         if arm not in lower:
             shown = ", ".join(f"{_shown(loss)} to {rival}" for rival, loss in found.items())
             seeds = _counted(min(each.paired_seeds for each in found.values()))
@@ -186,21 +190,9 @@ def verdict(results: Sequence[Result], baseline: str, control: str | None = None
             said = f"{arm}: the difference in held-out loss to {' and '.join(open_)} is {NOT_SIGNIFICANT}"
             answers.append(f"{said}{corrected} ({needed}).")
     for arm in arms:
-        for rival in rivals:
-            if arm not in (rival, baseline) and arm in compared[rival]:
-                found_of = "; ".join(_finding(name, each) for name, each in compared[rival][arm].items())
-                details.append(f"{arm} against {rival}: {found_of}.")
-    return [*answers, *details]
-
-
-def _compared(comparison: Comparison) -> dict[str, dict[str, Summary]]:
-    """By arm and metric, the differences to the comparison's baseline."""
-    found: dict[str, dict[str, Summary]] = {}
-    quantities = [*comparison.groups.get(HELD_OUT, ()), *comparison.groups.get(GENERATED, ())]
-    for summary in comparison.summaries(each for each in quantities if each.parts[0].metric in _NAMES):
-        if summary.differences is not None:
-            found.setdefault(summary.model, {})[summary.quantity.parts[0].metric] = summary
-    return found
+        for rival, metrics in compared[arm].items() if arm != baseline else ():
+            answers.append(f"{arm} against {rival}: {'; '.join(_finding(*each) for each in metrics.items())}.")
+    return answers
 
 
 def _finding(metric: str, summary: Summary) -> str:
