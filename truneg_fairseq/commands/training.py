@@ -12,7 +12,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import NoReturn
 
-from ..errors import TrueNegError, one_line_errors, refuse, require
+from ..errors import TrueNegError, one_line_errors, require
 from ..experiments import ExperimentOptions
 from ..files import replacing_text
 from ..finetuning import FinetuneOptions, PredictOptions
@@ -21,12 +21,7 @@ from ..trainer.stopping import let_signals_wait
 from ..vocabulary import read_symbols
 from .parser import NoOptions
 
-_RESEARCH = (
-    "softmax_temperature",
-    "loss_truncation",
-    "sr_word_form",
-    "tpu",
-)
+_RESEARCH = ("softmax_temperature", "loss_truncation", "sr_word_form", "tpu")
 _PACKAGE = str(Path(__file__).resolve().parents[1])
 
 
@@ -180,13 +175,10 @@ def experiment(options: ExperimentOptions) -> None:
 def _init(options: ExperimentOptions) -> None:
     """Writes a file, after the counts beside the data and, for a Hugging Face model, a checkpoint beside it."""
     file, data = options.init, options.data
-    assert file is not None
-    incomplete = data is None or options.model is None or options.file is not None
-    refuse(
-        (incomplete, "--init: expected --data and --model, and no other FILE.yaml"),
-        (file.exists(), f"--init {file}: is there already; remove it, or name another file"),
-    )
-    assert data is not None and options.model is not None
+    if file is None or data is None or options.model is None or options.file is not None:
+        raise TrueNegError("--init: expected --data and --model, and no other FILE.yaml")
+    if file.exists():
+        raise TrueNegError(f"--init {file}: is there already; remove it, or name another file")
     from ..convert.from_hf import HUB
     from ..corpus_counts import CountOptions, count_corpus, counts_beside
     from ..evaluation.models import is_hugging_face

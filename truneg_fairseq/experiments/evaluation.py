@@ -25,15 +25,7 @@ from ..finetuning.run import finetune_all, predict
 from ..launch.process import Call, call_logged, failure, size_of
 from ..launch.training import MODEL_NAME, RESULTS_NAME
 from ..options import check
-from ..results.result import (
-    BITS,
-    GENERATED,
-    HELD_OUT,
-    Metric,
-    NamedModel,
-    Result,
-    read_results,
-)
+from ..results.result import BITS, GENERATED, HELD_OUT, Metric, NamedModel, Result, read_results
 from ..robustness.attack import measure_files
 from ..trainer.folder import METRICS_NAME, read_series
 from .settings import Attack, Finetuning, kept_options, with_dashes
@@ -170,8 +162,13 @@ def _measured(task: Task, run: Pretraining) -> Evaluation:
     model = NamedModel(run.arm, run.model_path.resolve(), run.seed)
 
     def results() -> list[Result]:
-        found = read_results([path])
-        return _over_training(found, run) if is_held_out else found
+        if not is_held_out:
+            return read_results([path])
+        # The lines of a training's models in order, the last one first of all by its own name.
+        *early, last = read_results([path])
+        at = {f"{100 / run.experiment.updates * each.settings['updates']:.4g}": each for each in early}
+        over = [replace(each, task=f"{HELD_OUT} after {share} %", at=float(share)) for share, each in at.items()]
+        return [replace(each, model=run.arm, group=HELD_OUT) for each in [*over, replace(last, task=HELD_OUT)]]
 
     return Evaluation(
         name=f"{task.name}, {run.name}",
@@ -181,15 +178,6 @@ def _measured(task: Task, run: Pretraining) -> Evaluation:
         asked=Asked(model, replace(task, files=files, synonym_table=table), path, tuple(earlier)),
         results=results,
     )
-
-
-def _over_training(found: Sequence[Result], run: Pretraining) -> list[Result]:
-    """The lines of a training's models in order, the last one first of all by its own name."""
-    *early, last = found
-    share = 100 / run.experiment.updates
-    percents = {f"{share * each.settings['updates']:.4g}": each for each in early}
-    over = [replace(each, task=f"{HELD_OUT} after {at} %", at=float(at)) for at, each in percents.items()]
-    return [replace(each, model=run.arm, group=HELD_OUT) for each in [*over, replace(last, task=HELD_OUT)]]
 
 
 def _validated(name: str, split: str, run: Pretraining) -> Evaluation:
@@ -204,11 +192,8 @@ def _validated(name: str, split: str, run: Pretraining) -> Evaluation:
                     f"{run.folder / METRICS_NAME}: has no validation on {split} after update {updates}; was it "
                     f"interrupted? Remove {run.folder} to train again"
                 )
-            metrics = {
-                each.title: value / (100 if each.unit == "%" else 1)
-                for each, value in last.items()
-                if value is not None
-            }
+            units = {each: 100 if each.unit == "%" else 1 for each in last}
+            metrics = {each.title: value / units[each] for each, value in last.items() if value is not None}
             shown = {metric.title: metric for metric in last}
             found.append(Result(model=run.arm, task=task, seed=run.seed, metrics=metrics, shown=shown))
         return found
@@ -264,26 +249,20 @@ def _mean_of(paths: Sequence[Path], run: Pretraining) -> Callable[[], list[Resul
         by_task: dict[str, list[Result]] = {}
         for result in read_results(paths) if all(path.exists() for path in paths) else ():
             by_task.setdefault(result.task, []).append(result)
-        return [_mean(found, run) for found in by_task.values()]
+        means = []
+        for found in by_task.values():
+            parts: dict[str, Any] = {
+                part: {name: np.mean([getattr(each, part)[name] for each in found], axis=0).tolist() for name in given}
+                for part in ("metrics", "examples", "denominators")
+                if (given := getattr(found[0], part))
+            }
+            seconds = [result.wall_seconds for result in found if result.wall_seconds is not None]
+            wall = round(sum(seconds), 1) if seconds else None
+            settings = {"finetuning_seeds": len(found)}
+            means.append(replace(found[0], seed=run.seed, **parts, wall_seconds=wall, settings=settings))
+        return means
 
     return results
-
-
-def _mean(found: Sequence[Result], run: Pretraining) -> Result:
-    first = found[0]
-    items: dict[str, Any] = {
-        part: {name: np.mean([getattr(each, part)[name] for each in found], axis=0).tolist() for name in given}
-        for part, given in (("examples", first.examples), ("denominators", first.denominators))
-    }
-    seconds = [result.wall_seconds for result in found if result.wall_seconds is not None]
-    return replace(
-        first,
-        seed=run.seed,
-        metrics={name: float(np.mean([result.metrics[name] for result in found])) for name in first.metrics},
-        **items,
-        wall_seconds=round(sum(seconds), 1) if seconds else None,
-        settings={"finetuning_seeds": len(found)},
-    )
 
 
 # --- In the process of an evaluation ---

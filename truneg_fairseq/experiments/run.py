@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -43,13 +43,12 @@ class Run(Pretraining):
         return [each for each in self.evaluations if each.late == late and not each.done]
 
     def steps(self, *, late: bool) -> int:
-        """Trainings and evaluations to do: the training with the quick evaluations, or the late ones."""
-        return len(self.missing(late=late)) + (not late and not self.model_path.exists())
+        """How much is to do: the training with the quick evaluations; or the late ones, if it has not failed."""
+        trained, missing = self.model_path.exists(), len(self.missing(late=late))
+        return missing * trained if late else missing + (not trained)
 
     def execute_in_job(self, job: Job, options: Sequence[str], *, late: bool) -> None:
         """:meth:`execute` in a job of SLURM, whose log says what is done."""
-        if late and not self.model_path.exists():
-            return
         steps, waiting = self.steps(late=late), self.missing(late=late)
 
         def poll() -> None:
@@ -67,12 +66,10 @@ class Run(Pretraining):
         )
 
     def execute(self, job: Job, *, late: bool) -> None:
-        """Does what is missing; late evaluations wait for all trainings, and are left out if this one failed."""
+        """Does what is missing; late evaluations wait for all trainings."""
         done = 0
         if self.model_path.exists():
             self.tidy()  # a kill may have come before
-        elif late:
-            return
         else:
             self.finish(lambda updates: job.progress(0), job.device)
             done = 1
@@ -111,21 +108,20 @@ class Runner:
     def __init__(self, experiment: Experiment, options: ExperimentOptions) -> None:
         self._experiment, self._options = experiment, options
         check_precision(experiment.precision, cpu=options.cpu, launcher=options.launcher)
-        self.runs = list(self._runs())
         self.comparison: list[str] = []  # its tables and its verdict for a terminal, when there are results
-
-    def _runs(self) -> Iterator[Run]:
-        """All arms with the first seed, then with the next ...: whatever is done first can be compared."""
-        experiment, options = self._experiment, self._options
         common: dict[str, Any] = {"experiment": experiment, "precision": experiment.precision, "cpu": options.cpu}
-        named = [(seed, arm) for arm in experiment.arms for seed in experiment.seeds_of(arm)]
-        for seed, arm in sorted(named, key=lambda each: each[0]):
-            yield Run(seed=seed, arm=arm, folder=options.output / "runs" / arm / f"seed-{seed}" / "train", **common)
+        runs = options.output / "runs"
+        self.runs = [
+            Run(seed=seed, arm=arm, folder=runs / arm / f"seed-{seed}" / "train", **common)
+            for arm in experiment.arms
+            for seed in experiment.seeds_of(arm)
+        ]
+        # All arms with the first seed, then with the next ...: whatever is done first can be compared.
+        self.runs.sort(key=lambda run: run.seed)
 
     def table(self) -> str:
         """A line for each run: what is done of it."""
-        rows = [("", "train", "evaluations done"), *(run.row() for run in self.runs)]
-        return tabulate(rows, tablefmt="plain")
+        return tabulate([("", "train", "evaluations done"), *(run.row() for run in self.runs)], tablefmt="plain")
 
     def execute(self) -> list[str]:
         """Does what is missing, writes tables and page, and returns a line for each failed run or lost result."""

@@ -205,7 +205,8 @@ def failure(log: Path, code: int | None, start: int) -> str:
 def main(argv: Sequence[str]) -> None:
     """Trains, by a precision and fairseq-train's flags with ``--save-dir``; or calls what a file has."""
     precision, *flags = argv
-    end_with_command()
+    if _PARENT in os.environ:
+        threading.Thread(target=_end_with, args=(int(os.environ[_PARENT]),), daemon=True).start()
     if precision == _CALL:
         # Before fairseq is imported: its import would make the root logger print other packages' INFO and DEBUG lines.
         logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
@@ -237,25 +238,18 @@ def _train(flags: Sequence[str], precision: str) -> None:
     from fairseq.distributed import utils as distributed_utils
     from fairseq_cli import train as fairseq_train
 
-    words = ["--user-dir", str(Path(__file__).resolve().parents[1]), *flags]
+    words = ["--user-dir", str(PACKAGES / _PACKAGE), *flags]
     words += FP16_FLAGS if precision == "fp16" else ()
     cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), words))
     cfg.common.bf16 = precision == "bf16"
     distributed_utils.call_main(cfg, fairseq_train.main)
 
 
-def end_with_command() -> None:
+def _end_with(parent: int) -> None:
     """Ends this process and its group when the command that has started it (:func:`run_logged`) is killed."""
-    if _PARENT not in os.environ:
-        return
-    parent = int(os.environ[_PARENT])
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(_POLL_SECONDS)
-        os.killpg(os.getpgrp(), signal.SIGKILL)
-
-    threading.Thread(target=watch, daemon=True).start()
+    while os.getppid() == parent:
+        time.sleep(_POLL_SECONDS)
+    os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
 def peak_memory_mb(*, cpu: bool) -> float | None:

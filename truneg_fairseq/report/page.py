@@ -48,7 +48,11 @@ def report_page(
     """The page of some runs and of results, whose baseline is the first model unless it is named. The verdict's
     sentences stand at the top with the comparison; without any, the runs' last losses.
     """
-    compared, trained = [*_comparison(results, baseline)], [_overview(runs), *_table_2(runs), *_curves(runs)]
+    compared, trained = list[Section](), [_overview(runs), *_table_2(runs), *_curves(runs)]
+    if results:
+        comparison = Comparison(results, baseline)
+        made, charts = tables(comparison), difference_charts(comparison)
+        compared = [Section("Comparison", "comparison", charts=charts, tables=made, footnotes=notes(comparison))]
     first = compared + trained if verdict else trained + compared
     note = f"Written by truneg_fairseq {__version__}. Charts, tables and text are in this file; it needs no network."
     return Page(title, [*(verdict or _last_losses(runs)), note], [*first, *_what_was_run(runs), *_examples(runs)])
@@ -115,7 +119,7 @@ def _table_2(runs: Sequence[Run]) -> Iterator[Section]:
     rows: _Rows = [
         [
             *(name, Path(each.checkpoint).name, f"{each.updates:,}"),
-            *(_with_interval(*each.values.get(quantity, (float("nan"),))) for quantity in MEASURED),
+            *(each.format(quantity) for quantity in MEASURED),
         ]
         for name, checkpoints in measured.items()
         for each in checkpoints
@@ -140,17 +144,6 @@ def _table_2(runs: Sequence[Run]) -> Iterator[Section]:
         charts=charts,
         tables=[Table(caption, head, rows, filtered=True)],
     )
-
-
-def _with_interval(value: float, *ends: float) -> str:
-    return f"{value:.3f}" + (f" [{ends[0]:.3f}, {ends[1]:.3f}]" if ends else "")
-
-
-def _comparison(results: Sequence[Result], baseline: str | None) -> Iterator[Section]:
-    if results:
-        comparison = Comparison(results, baseline)
-        made, charts = tables(comparison), difference_charts(comparison)
-        yield Section("Comparison", "comparison", charts=charts, tables=made, footnotes=notes(comparison))
 
 
 def _what_was_run(runs: Sequence[Run]) -> Iterator[Section]:

@@ -44,6 +44,11 @@ class Measurement:
         self.updates, self.sequences, self.masked = (int(facts.get(n, 0)) for n in ("updates", "sequences", "masked"))
         self.checkpoint = str(facts.get("checkpoint", result.model))  # its file
 
+    def format(self, quantity: str) -> str:
+        """The value of a quantity with its interval."""
+        value, *ends = self.values.get(quantity, (float("nan"),))
+        return f"{value:.3f}" + (f" [{ends[0]:.3f}, {ends[1]:.3f}]" if ends else "")
+
 
 @dataclass
 class Run:
