@@ -18,7 +18,7 @@ from ..trainer.folder import METRICS_NAME, TRAINING, Series, changes, is_held, r
 
 QUANTITIES = (BITS, "accuracy", "hc_pred", "hc_iter")
 """What a report shows; the last two are those of Table 2."""
-_NOT_SHOWN = {"host", "batches"}  # a page is for sharing; batches are among the settings
+_NOT_SHOWN = {"host", "changes"}  # a page is for sharing; changes are its warnings
 _DIGITS = 16
 _UNSET = {"None", "none", "0.0", "False"}
 _OBJECTIVE = (
