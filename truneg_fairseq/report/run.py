@@ -8,11 +8,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
-
 from ..errors import TrueNegError
 from ..files import convert, split_name
-from ..results.intervals import Ratio
+from ..results.intervals import ratio_of
 from ..results.result import BITS, HELD_OUT, Example, Result, read_results
 from ..trainer.folder import METRICS_NAME, TRAINING, Series, changes, is_held, read_manifest, read_series
 
@@ -36,9 +34,8 @@ class Measurement:
         self.values = dict[str, tuple[float, ...]]()
         for name in QUANTITIES:
             if name in result.metrics:
-                numerators = np.array(result.examples.get(name, ()))
-                ratio = Ratio(numerators, np.array(result.denominators.get(name, np.ones(len(numerators)))))
-                ends = (ratio.interval() or (None,))[1:]
+                interval = ratio_of(result, name).interval() if name in result.examples else None
+                ends = () if interval is None else interval[1:]
                 self.values[name] = tuple((1 if name == BITS else 100) * x for x in (result.metrics[name], *ends))
         self.examples = [convert(each, expected, Example, expected=expected) for each in facts.get("examples", ())]
         self.updates, self.sequences, self.masked = (int(facts.get(n, 0)) for n in ("updates", "sequences", "masked"))

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import TrueNegError
-from .intervals import CONFIDENCE, Floats, Interval, Ratio, p_value, seed_interval, seeds_needed
+from .intervals import CONFIDENCE, Floats, Interval, p_value, ratio_of, seed_interval, seeds_needed
 from .result import Metric, Result
 
 ENOUGH_SEEDS = 3  # with fewer seeds in common, two that agree by chance would look like proof
@@ -265,13 +265,7 @@ class Comparison:
         if len({(len(run.examples[metric]), *run.example_ids) for run in runs}) > 1:
             self.other_items.append(f"{' and '.join(models)}, {task}, {quantity.title}")
             return None
-        scores = []
-        for run in runs:
-            numerators = np.asarray(run.examples[metric], np.float64)
-            parts = run.denominators.get(metric)
-            denominators = np.ones_like(numerators) if parts is None else np.asarray(parts, np.float64)
-            scores.append(Ratio(numerators, denominators).influence)
-        return np.stack(scores)
+        return np.stack([ratio_of(run, metric).influence for run in runs])
 
 
 def _over_training(metrics: dict[tuple[str, str], Metric], when: dict[str, float]) -> Iterator[Quantity]:

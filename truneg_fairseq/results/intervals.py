@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, stats
 
+from .result import Result
+
 Floats = NDArray[np.float64]
 
 CONFIDENCE = 0.95
@@ -88,6 +90,12 @@ def ratios_as_fields(ratios: Mapping[str, Ratio]) -> dict[str, Any]:
         "examples": {name: ratio.numerators.tolist() for name, ratio in known.items()},
         "denominators": {name: denominators.tolist() for name, denominators in parts.items()},
     }
+
+
+def ratio_of(result: Result, metric: str) -> Ratio:
+    """A metric over the items of a result, as :func:`ratios_as_fields` has written it."""
+    numerators = np.array(result.examples[metric], np.float64)
+    return Ratio(numerators, np.array(result.denominators.get(metric, np.ones(len(numerators))), np.float64))
 
 
 def bootstrap(
