@@ -10,7 +10,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import NoReturn
 
 from ..errors import TrueNegError, one_line_errors, require
 from ..experiments import ExperimentOptions
@@ -36,18 +35,24 @@ def train(options: NoOptions) -> None:
 
 
 def start(words: Sequence[str]) -> None:
-    """Trains, or shows the options of the criterion that is named."""
+    """Goes on as fairseq-train in this process, whose signals and exit status it takes over; or shows the options of
+    the criterion that is named.
+    """
     given = [word.partition("=")[0] for word in words]
     if {"-h", "--help"} & {*given}:
         named = [word.partition("=")[2] or following for word, following in zip(words, [*words[1:], ""], strict=True)]
-        _show_options(dict(zip(given, named, strict=True)).get("--criterion", "masked_lm_true_neg"))
-    elif "--arch" in given or "-a" in given:
-        become_fairseq_train(words)
-    else:
+        return _show_options(dict(zip(given, named, strict=True)).get("--criterion", "masked_lm_true_neg"))
+    if not {"-a", "--arch"} & {*given}:
         sys.exit(
             "truneg_fairseq: error: --arch: found none; expected a model, such as truneg train DATA-BIN --task "
             "masked_lm --arch truneg_bert_small --criterion masked_lm_hc ...; 'truneg train --help' has the options"
         )
+    with one_line_errors():
+        require("fairseq", extra="fairseq")
+    let_signals_wait()  # until the package is imported there
+    os.environ.setdefault("PYTHONWARNINGS", "ignore")  # of hydra and torch: 20 lines before an error
+    os.environ["PYTHONSAFEPATH"] = "1"  # -m would import from the current folder first
+    os.execv(sys.executable, [sys.executable, "-m", "fairseq_cli.train", *words, "--user-dir", _PACKAGE])
 
 
 def _show_options(criterion: str) -> None:
@@ -88,16 +93,6 @@ def wordnet(options: NoOptions) -> None:
     from ..synonyms.wordnet import install_wordnet
 
     print(f"WordNet: {install_wordnet(report=print)}")
-
-
-def become_fairseq_train(arguments: Sequence[str]) -> NoReturn:
-    """Goes on as fairseq-train in this process, whose signals and exit status it takes over."""
-    with one_line_errors():
-        require("fairseq", extra="fairseq")
-    let_signals_wait()  # until the package is imported there
-    os.environ.setdefault("PYTHONWARNINGS", "ignore")  # of hydra and torch: 20 lines before an error
-    os.environ["PYTHONSAFEPATH"] = "1"  # -m would import from the current folder first
-    os.execv(sys.executable, [sys.executable, "-m", "fairseq_cli.train", *arguments, "--user-dir", _PACKAGE])
 
 
 def finetune(options: FinetuneOptions) -> None:
