@@ -65,9 +65,10 @@ def test_at_weight_0_it_is_cross_entropy_to_the_bit(dtype, reduction):
     assert torch.equal(found[0][1], found[1][1])
 
 
-def test_a_batch_without_masked_tokens_costs_nothing(loss_fn):
+@pytest.mark.parametrize("items", [None, 0, torch.tensor(0)], ids=["own", "0", "tensor 0"])
+def test_a_batch_without_masked_tokens_costs_nothing(loss_fn, items):
     logits = torch.randn(2, 5, 17, requires_grad=True)
-    loss = loss_fn(logits, torch.full((2, 5), -100))
+    loss = loss_fn(logits, torch.full((2, 5), -100), items)
     loss.backward()
     assert loss.item() == 0
     assert logits.grad is not None

@@ -127,6 +127,8 @@ class TrueNegativeLoss(Objective):
                 CUDA's, because to look at labels would wait for the device.
         """
         logits, items = getattr(logits, "logits", logits), num_items if num_items is not None else num_items_in_batch
+        if items is not None:  # an update may have no masked token, and 0 / 0 would make every weight NaN
+            items = torch.as_tensor(items).clamp(min=1)
         if logits.shape[:-1] != labels.shape:
             raise TrueNegError(
                 f"TrueNegativeLoss: found logits of shape {tuple(logits.shape)} and labels of shape "
@@ -154,7 +156,7 @@ class TrueNegativeLoss(Objective):
         if items is not None:  # its other tokens in this batch's proportion
             masked, real = judged.counted.sum().clamp(min=1), judged.original.ne(self.padding).sum()
             wanted = torch.as_tensor(items, device=rows.device)
-            update = UpdateSize(wanted.clamp(min=1), real * wanted / masked)
+            update = UpdateSize(wanted, real * wanted / masked)
         outcome = self.loss(judged, passes, update)
         sentences = labels.new_tensor(labels.size(0) if labels.dim() > 1 else 0)
         add_counts(self._sums, {**outcome.counts, "nsentences": sentences})
