@@ -15,6 +15,7 @@ from support.commands import PLUGIN, command_environment
 LAYERS = """
 errors
 files options
+registry
 workers
 vocabulary
 corpora
