@@ -96,7 +96,7 @@ def demo(options: DemoOptions) -> None:
     run("measured", [TRUNEG, "evaluate", *measured])
 
     print("\nOne seed and 30 updates say nothing. This repository's own study, five seeds of each method:")
-    run("study", [sys.executable, SUMMARY, "--table"])
+    run("study", [sys.executable, SUMMARY, "--terminal"])
     print(
         f"\n{time.monotonic() - started:.0f} s. You saw which mistakes are false negatives, what leaving them out "
         f"changes, and whether it helps.\nThe sentences in colour: {shown(page)}; everything is in {shown(output)}.\n"
