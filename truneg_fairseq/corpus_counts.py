@@ -17,7 +17,7 @@ from .corpora.text import read_lines
 from .data.indexed import read_tokens
 from .errors import TrueNegError, require
 from .options import option
-from .vocabulary import fingerprint, read_symbols, vocabulary_of_tokenizer
+from .vocabulary import ends_of, fingerprint, read_symbols, symbols_of_tokenizer
 from .workers import Progress
 
 FILE_NAME = "corpus_counts.npz"
@@ -145,7 +145,7 @@ def _count_text(texts: Sequence[Path], name: str) -> CorpusCounts:
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
-    end = tokenizer.sep_token_id if tokenizer.eos_token_id is None else tokenizer.eos_token_id
+    _, end = ends_of(tokenizer)
 
     def parts() -> Iterator[NDArray[np.int64]]:
         lines = (line for text in texts for line in read_lines(text) if line.strip())
@@ -154,7 +154,7 @@ def _count_text(texts: Sequence[Path], name: str) -> CorpusCounts:
             yield np.array([token for ids in found for token in (*ids, end)], dtype=np.int64)
 
     source = {"text": [str(path) for path in texts], "truneg_fairseq": files.VERSION}
-    return count_tokens(parts(), vocabulary_of_tokenizer(tokenizer).symbols, source=source)
+    return count_tokens(parts(), symbols_of_tokenizer(tokenizer), source=source)
 
 
 def count_tokens(

@@ -55,7 +55,7 @@ class Tokens(ABC):
     folder: Path | None = None  # of the binarized data that have this dictionary
     begin: int  # the token before every text, ``<s>`` or ``[CLS]``
     end: int  # the token after it
-    padding: int
+    padding: int  # -1 where it has none
     mask: int | None  # None for a causal LM, which has no mask
     special: frozenset[int]  # tokens that no text has, and the unknown one
 
@@ -307,7 +307,7 @@ class Scorer:
         """Tokens, int64, shape (B, T), and lengths, int64, shape (B,), on the device."""
         lengths = torch.tensor([len(row) for row in rows])
         tokens = torch.nn.utils.rnn.pad_sequence(
-            [torch.from_numpy(row) for row in rows], batch_first=True, padding_value=self.padding
+            [torch.from_numpy(row) for row in rows], batch_first=True, padding_value=max(self.padding, 0)
         )
         return tokens.to(self._device), lengths.to(self._device)
 

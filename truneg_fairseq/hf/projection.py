@@ -18,7 +18,7 @@ from transformers import PreTrainedModel
 from ..objectives import gather_rows
 from ..objectives.build import read_corpus_targets
 from ..objectives.loss import IGNORED
-from ..vocabulary import vocabulary_of_tokenizer
+from ..vocabulary import padding_of, symbols_of_tokenizer
 
 logger = logging.getLogger(__name__)
 
@@ -151,8 +151,8 @@ def mix_counts(model: nn.Module, tokenizer: Any, counts: str | Path, share: floa
     """
     if not 0 <= share <= 1:
         raise ValueError(f"share {share}: expected a number in [0, 1]")
-    corpus = read_corpus_targets(Path(counts), vocabulary_of_tokenizer(tokenizer).symbols)
-    mask, padding = tokenizer.mask_token_id, int(tokenizer.pad_token_id or 0)
+    corpus = read_corpus_targets(Path(counts), symbols_of_tokenizer(tokenizer))
+    mask, padding = tokenizer.mask_token_id, padding_of(tokenizer)
 
     def mix(_: nn.Module, args: tuple[Any, ...], named: dict[str, Any], output: Any) -> Any:
         tokens = named.get("input_ids", next(iter(args), None))
