@@ -1,6 +1,4 @@
-"""transformers' masked LMs: what wraps them, their embeddings and hidden states, and the vocabulary projection at the
-masked positions only.
-"""
+"""Masked LMs of transformers: the vocabulary projection at the masked positions only, and counts mixed in."""
 
 from __future__ import annotations
 
@@ -13,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
-from transformers import PreTrainedModel
 
 from ..objectives import gather_rows
 from ..objectives.build import read_corpus_targets
@@ -21,9 +18,6 @@ from ..objectives.loss import IGNORED
 from ..vocabulary import padding_of, symbols_of_tokenizer
 
 logger = logging.getLogger(__name__)
-
-_INNER = ("_orig_mod", "module", "_fsdp_wrapped_module", "base_model", "model")
-"""The submodule of a compiled model, of DDP, of FSDP, of a PEFT model, and of its adapters."""
 
 # By type of the configuration, the first module of the head: it and all that follow work on each position alone.
 _HEADS: dict[str, tuple[str, ...]] = {
@@ -91,17 +85,6 @@ def _head(model: Any) -> nn.Module | None:
 def select_rows(logits: Tensor, positions: Tensor) -> Tensor:
     """The logits at positions, shape (N, V): of shape (B, T, V), or of :meth:`MaskedProjection.at` already."""
     return logits if logits.dim() == 2 else gather_rows(logits, positions)
-
-
-def unwrap(model: Any) -> Any:
-    """The model of transformers inside its wrappers, in any order of them; itself without any."""
-    while not issubclass(type(model), PreTrainedModel):
-        parts = getattr(model, "_modules", {})
-        name = next((name for name in _INNER if name in parts), None)
-        if name is None:
-            return model
-        model = parts[name]
-    return model
 
 
 @contextmanager

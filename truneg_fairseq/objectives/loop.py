@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
@@ -15,11 +16,22 @@ from torch import Tensor, distributed, nn
 from ..errors import TrueNegError
 from ..vocabulary import PAD, read_symbols
 from .build import build_parts, expected_losses, parts_for_tokenizer
-from .loss import ACCURACY, CORRECTION_RATES, IGNORED, Objective, Rate, UpdateSize
+from .loss import ACCURACY, CORRECTION_RATES, IGNORED, OBJECTIVE, Objective, Rate, UpdateSize
 from .options import TrueNegativeOptions
-from .passes import EncoderPasses, MaskedPredictions, dropout_off, full_precision, most_likely
+from .passes import (
+    EncoderPasses,
+    MaskedPredictions,
+    dropout_off,
+    embeddings_in_use,
+    encoder_of,
+    full_precision,
+    most_likely,
+    unwrap,
+)
 
 logger = logging.getLogger(__name__)
+
+_MAY_BE_OVERRIDDEN = ("soft_targets", "find", "judge", "loss", "cross_entropy")
 
 
 class TrueNegativeLoss(Objective):
@@ -66,7 +78,7 @@ class TrueNegativeLoss(Objective):
                 )
         self.ignore_index, self.reduction = ignore_index, reduction
         self._watched: tuple[Any, dict[str, Any]] | None = None  # the model that was called last, and its inputs
-        self._sums: dict[str, Tensor] = {}
+        self._sums: dict[bool, dict[str, Tensor]] = {True: {}, False: {}}  # by whether there is a gradient
 
     @classmethod
     def for_tokenizer(
@@ -127,8 +139,8 @@ class TrueNegativeLoss(Objective):
                 CUDA's, because to look at labels would wait for the device.
         """
         logits, items = getattr(logits, "logits", logits), num_items if num_items is not None else num_items_in_batch
-        if items is not None:  # an update may have no masked token, and 0 / 0 would make every weight NaN
-            items = torch.as_tensor(items).clamp(min=1)
+        if items is not None:
+            items = at_least_one(items)
         if logits.shape[:-1] != labels.shape:
             raise TrueNegError(
                 f"TrueNegativeLoss: found logits of shape {tuple(logits.shape)} and labels of shape "
@@ -137,29 +149,36 @@ class TrueNegativeLoss(Objective):
         rows, flat = logits.reshape(-1, logits.size(-1)), labels.reshape(-1)
         if flat.device.type == "cpu" and not torch.compiler.is_compiling():
             self._check_labels(flat, rows.size(-1))
+        self.follow(rows.device)
+        training = torch.is_grad_enabled()
         if self._is_plain():
-            return self._plain(rows, flat, labels.shape, items)
+            loss, counts = self._plain(rows, flat, items)
+            add_counts(self._sums[training], counts)
+            return loss.view(labels.shape) if self.reduction == "none" else loss
         watched, inputs = self._watched or (None, {})
         model = model if model is not None else watched
-        if input_ids is None and (seen := inputs.get("input_ids")) is not None and seen.shape == labels.shape:
-            input_ids = seen
+        input_ids = inputs.get("input_ids") if input_ids is None else input_ids
         predicted = self._predictions(rows, labels, input_ids)
         others = {name: value for name, value in inputs.items() if name in ("attention_mask", "token_type_ids")}
         if not others and self.padding >= 0:
             others = {"attention_mask": predicted.original.ne(self.padding).long()}
         passes = self.passes(predicted, model, others, embeddings=embeddings)
         judged = self.judge(predicted, passes)
+        sentences = 0 if labels.dim() == 1 and input_ids is None else len(judged.original)
         if self.reduction == "none":
             with full_precision(rows.device):
-                return self.cross_entropy(judged, self.soft_targets(judged, passes), "none")[0].view(labels.shape)
+                loss = self.cross_entropy(judged, self.soft_targets(judged, passes), "none")[0]
+            if not training:
+                loss = self._plain(rows, flat, items)[0]
+            return loss.view(labels.shape)
         update = None
         if items is not None:  # its other tokens in this batch's proportion
             masked, real = judged.counted.sum().clamp(min=1), judged.original.ne(self.padding).sum()
-            wanted = torch.as_tensor(items, device=rows.device)
-            update = UpdateSize(wanted, real * wanted / masked)
+            update = UpdateSize(items, real * items / masked)
         outcome = self.loss(judged, passes, update)
-        sentences = labels.new_tensor(labels.size(0) if labels.dim() > 1 else 0)
-        add_counts(self._sums, {**outcome.counts, "nsentences": sentences})
+        add_counts(self._sums[training], {**outcome.counts, "nsentences": flat.new_full((), sentences)})
+        if not training:
+            return self._plain(rows, flat, items)[0]
         if self.reduction == "sum":
             return outcome.loss
         return outcome.loss / (outcome.sample_size.clamp(min=1) if items is None else items)
@@ -176,12 +195,15 @@ class TrueNegativeLoss(Objective):
         return model.register_forward_pre_hook(keep, with_kwargs=True)
 
     def metrics(self) -> dict[str, float]:
-        """The rates since this was asked last, over all processes: ``mlm_loss`` (nats), ``accuracy`` (%), ...
+        """The rates since the last call, over all processes: ``mlm_loss``, ``objective`` (nats), ``accuracy`` (%), ...
 
-        A host-device sync; docs/reference/files.md explains the names. Every process has to ask.
+        Those of batches without gradient are apart: ``eval_mlm_loss`` and so on. docs/reference/files.md explains the
+        names. A host-device sync; call it on every rank.
         """
-        sums, self._sums = of_all_processes(self._sums), {}
-        return rates_of(sums, (Rate("mlm_loss", "loss", "sample_size"), ACCURACY, *CORRECTION_RATES))
+        rates = Rate("mlm_loss", "loss", "sample_size"), OBJECTIVE._replace(scale=1.0), ACCURACY, *CORRECTION_RATES
+        trained, evaluated = (rates_of(of_all_processes(self._sums[each]), rates) for each in (True, False))
+        self._sums = {True: {}, False: {}}
+        return {**trained, **{f"eval_{name}": value for name, value in evaluated.items()}}
 
     def _check_labels(self, labels: Tensor, size: int) -> None:
         wrong = labels[(labels.ge(size) | labels.lt(0)) & labels.ne(self.ignore_index)]
@@ -195,25 +217,22 @@ class TrueNegativeLoss(Objective):
         options = self.options
         weights = options.sr_word_weight, options.sr_sent_weight, options.loss_truncation, self.label_smoothing
         changed = any(weights) or options.softmax_temperature != 1.0 or bool(options.soft_target_shares)
-        return not changed and self.detector is None
+        own = [getattr(type(self), name) is not getattr(Objective, name) for name in _MAY_BE_OVERRIDDEN]
+        return not changed and not any(own) and self.detector is None
 
-    def _plain(self, rows: Tensor, labels: Tensor, shape: torch.Size, items: Any) -> Tensor:
+    def _plain(self, rows: Tensor, labels: Tensor, items: Any) -> tuple[Tensor, dict[str, Tensor]]:
+        """Cross-entropy, fp32 also of 16-bit logits, whose own would be rounded as much as objectives differ."""
         counted = labels.ne(self.ignore_index)
-        size = counted.sum()
-        if self.reduction == "none":
-            loss = F.cross_entropy(rows, labels, ignore_index=self.ignore_index, reduction="none")
-            total, loss = loss.detach().sum(), loss.view(shape)
-        elif self.reduction == "sum" or items is not None:
-            loss = F.cross_entropy(rows, labels, ignore_index=self.ignore_index, reduction="sum")
-            total, loss = loss.detach(), loss if self.reduction == "sum" else loss / items
-        else:
-            # A mean over no token is NaN, and so is its gradient: one token is taken in its place, 0 times.
-            some = counted.any()
-            loss = F.cross_entropy(rows, torch.where(some, labels, 0), ignore_index=self.ignore_index) * some
-            total = loss.detach() * size
-        correct = (most_likely(rows).eq(labels) & counted).sum()
-        add_counts(self._sums, {"loss": total, "sample_size": size, "correct": correct})
-        return loss
+        size, kind = counted.sum(), torch.promote_types(rows.dtype, torch.float32)
+        by_position = "none" if self.reduction == "none" else "sum"
+        log_probabilities = F.log_softmax(rows, -1, dtype=kind)
+        loss = F.nll_loss(log_probabilities, labels, ignore_index=self.ignore_index, reduction=by_position)
+        total = loss.detach().sum()
+        counts = {"loss": total, "objective": total, "sample_size": size, "objective_size": size}
+        counts["correct"] = (most_likely(rows).eq(labels) & counted).sum()
+        if self.reduction == "mean":  # 0 where no token is masked, not NaN
+            loss = loss / (size.clamp(min=1) if items is None else items)
+        return loss, counts
 
     def _predictions(self, rows: Tensor, labels: Tensor, input_ids: Tensor | None) -> MaskedPredictions:
         """The predictions at every label; without ``input_ids`` the original sentences are not known."""
@@ -221,6 +240,13 @@ class TrueNegativeLoss(Objective):
         if input_ids is None and (options.corpus_targets or options.sr_sent_weight or options.uses_context):
             raise self._lack("input_ids")
         grid = labels if labels.dim() > 1 else labels[None]
+        if input_ids is not None:  # the sentences are those of the ids, also where the labels are flat
+            if input_ids.numel() != labels.numel():
+                raise TrueNegError(
+                    f"TrueNegativeLoss: found input_ids of shape {tuple(input_ids.shape)} and labels of shape "
+                    f"{tuple(labels.shape)}; expected a label for each id"
+                )
+            grid = labels.view_as(input_ids if input_ids.dim() > 1 else input_ids[None])
         tokens = torch.zeros_like(grid) if input_ids is None else input_ids.view_as(grid)
         if self.continues is not None and rows.size(-1) < len(self.continues):
             raise TrueNegError(
@@ -244,11 +270,13 @@ class TrueNegativeLoss(Objective):
         encoder: Any = None,
         filled: tuple[Tensor, Sequence[Tensor]] | None = None,
     ) -> EncoderPasses:
-        """What the objective asks of a model of transformers, not wrapped, with the autocast that is on.
+        """What the objective asks of a model of transformers, in its wrappers or not, with the autocast that is on.
 
         ``inputs`` are its others, such as the attention mask. ``embeddings``, shape (V, E), and ``encoder`` are the
         model's own where they are None; ``filled`` as for :class:`~.passes.EncoderPasses`.
         """
+
+        model = unwrap(model) if model is not None else None
 
         def weight() -> Tensor:
             if embeddings is None and model is None:
@@ -258,7 +286,7 @@ class TrueNegativeLoss(Objective):
         def encode(tokens: Tensor, gradient: bool, dropout: bool) -> tuple[Tensor, ...]:
             if model is None:
                 raise self._lack("model")
-            reader = encoder or getattr(model, "base_model", model)
+            reader = encoder or encoder_of(model)
             given = {**_positions_of(reader, predicted.original), **inputs, "input_ids": tokens}
             with torch.set_grad_enabled(gradient and torch.is_grad_enabled()), dropout_off(reader, not dropout):
                 return encode_layers(reader, given, self.options.uses_context)
@@ -273,19 +301,15 @@ class TrueNegativeLoss(Objective):
         )
 
 
+def at_least_one(items: Tensor | float) -> Any:
+    """A number that divides; 1 in place of 0: an update may have no masked token, and 0 / 0 is NaN in every weight."""
+    return torch.where(items == 0, 1, items) if isinstance(items, Tensor) else items or 1
+
+
 def encode_layers(encoder: nn.Module, inputs: dict[str, Any], with_layers: bool) -> tuple[Tensor, ...]:
     """The hidden states of every layer of transformers' encoder, or of the last alone, shape (B, T, H) each."""
     output = encoder(**inputs, output_hidden_states=with_layers)
     return tuple(output.hidden_states[1:]) if with_layers else (output[0],)  # the first are the embeddings
-
-
-def embeddings_in_use(model: Any) -> Tensor:
-    """The input embeddings of a model of transformers, shape (V, E), with what an adapter adds to them."""
-    part = model.get_input_embeddings()
-    if isinstance(part, nn.Embedding):
-        return part.weight
-    embeddings: Tensor = part(torch.arange(len(part.weight), device=part.weight.device))
-    return embeddings
 
 
 def _positions_of(encoder: Any, original: Tensor) -> dict[str, Tensor]:
@@ -302,14 +326,13 @@ def _positions_of(encoder: Any, original: Tensor) -> dict[str, Tensor]:
 
 
 def of_all_processes(sums: Mapping[str, Tensor]) -> dict[str, float]:
-    """Sums of :func:`add_counts`, over all processes; a host-device sync."""
-    names = sorted(sums)
-    if not names:
-        return {}
-    total = torch.stack([sums[name] for name in names])
+    """Sums of :func:`add_counts`, over all processes, those too that counted nothing; a host-device sync."""
+    values = torch.stack([*sums.values()]).tolist() if sums else []
+    each = [dict(zip(sums, values, strict=True))]
     if distributed.is_available() and distributed.is_initialized():
-        distributed.all_reduce(total)
-    return dict(zip(names, total.tolist(), strict=True))
+        own, each = each[0], [{}] * distributed.get_world_size()
+        distributed.all_gather_object(each, own)
+    return {name: sum(counts.get(name, 0.0) for counts in each) for name in sorted({*itertools.chain(*each)})}
 
 
 def rates_of(sums: Mapping[str, float], rates: Iterable[Rate]) -> dict[str, float]:

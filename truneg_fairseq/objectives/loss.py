@@ -51,7 +51,7 @@ class UpdateSize(NamedTuple):
 class Objective(nn.Module):
     """What is minimised: predictions, their false negatives, and the loss of both.
 
-    It has no parameters and no state; its buffers follow it to a device.
+    It has no parameters and no state; its buffers are moved by :meth:`follow`.
 
     Args:
         options: what is minimised.
@@ -88,6 +88,11 @@ class Objective(nn.Module):
         continues, unfinished = boundaries or (None, None)
         self.register_buffer("continues", continues, persistent=False)
         self.register_buffer("unfinished", unfinished, persistent=False)
+
+    def follow(self, device: torch.device) -> None:
+        """Moves the buffers to a device, where they are not there yet."""
+        if any(buffer.device != device for buffer in self.buffers()):
+            self.to(device)
 
     @property
     def boundaries(self) -> WordBoundaries | None:

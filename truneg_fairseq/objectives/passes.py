@@ -7,14 +7,17 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from ..errors import TrueNegError
 from .options import TrueNegativeOptions
 
 _BLOCK = 256  # columns
+_WRAPPED = ("_orig_mod", "module", "_fsdp_wrapped_module")
+"""The submodule of a compiled model, of DDP, and of FSDP."""
 
 
 class MaskedPredictions(NamedTuple):
@@ -147,6 +150,55 @@ class EncoderPasses:
         """The last layer's states, and all layers' at the masked positions, which are far fewer."""
         layers = states if self._with_layers else ()
         return states[-1], [gather_rows(layer.detach(), self._predicted.positions) for layer in layers]
+
+
+def unwrap(model: Any) -> Any:
+    """The model of transformers or fairseq inside its wrappers, in any order of them; itself without any.
+
+    Wrappers are DDP, FSDP, torch.compile, PEFT, and any module that holds one model.
+    """
+    inner = _models_in(model)
+    if len(inner) > 1:
+        names = ", ".join(type(each).__name__ for each in inner)
+        raise TrueNegError(f"model: {type(model).__name__} holds several models ({names}); expected one of them")
+    if inner:
+        return inner[0]
+    while part := next((part for name, part in getattr(model, "_modules", {}).items() if name in _WRAPPED), None):
+        model = part
+    return model
+
+
+def _models_in(module: Any) -> list[Any]:
+    kind = type(module)
+    if hasattr(kind, "get_input_embeddings") or "BaseFairseqModel" in [each.__name__ for each in kind.__mro__]:
+        return [module]
+    parts = getattr(module, "_modules", {}).values()
+    return list(dict.fromkeys(model for part in parts for model in _models_in(part)))
+
+
+def encoder_of(model: Any) -> Any:
+    """The encoder of a masked LM of transformers, which gives hidden states; an encoder is its own."""
+    encoder = getattr(model, "base_model", None)
+    if encoder is None or (encoder is model and model.get_output_embeddings() is not None):
+        raise TrueNegError(
+            f"model: {type(model).__name__} has no encoder as its base_model; expected a masked LM of transformers, or "
+            "the encoder itself"
+        )
+    return encoder
+
+
+def embeddings_in_use(model: Any) -> Tensor:
+    """The input embeddings of a model of transformers, shape (V, E), with what an adapter adds to them."""
+    try:
+        part = model.get_input_embeddings()
+    except (AttributeError, NotImplementedError):
+        raise TrueNegError(
+            f"model: {type(model).__name__} has no get_input_embeddings(); expected embeddings=, shape (V, E)"
+        ) from None
+    if isinstance(part, nn.Embedding):
+        return part.weight
+    embeddings: Tensor = part(torch.arange(len(part.weight), device=part.weight.device))
+    return embeddings
 
 
 def autocast_of(device: torch.device) -> Callable[[], contextlib.AbstractContextManager[object]]:
