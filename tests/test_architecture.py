@@ -18,7 +18,6 @@ files options
 registry
 workers
 vocabulary
-corpora
 data
 corpus_counts synonyms
 objectives

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+import lzma
+import runpy
 import sys
 from pathlib import Path
 
+import pyarrow
 import pytest
-from support.commands import REPOSITORY, command_environment, run_command
+from pyarrow import parquet
+from support.cli_runs import assert_one_line
+from support.commands import REPOSITORY, command_environment, run_command, shared_file
 
 from truneg_fairseq.synonyms import SourceOptions, build_table
 from truneg_fairseq.vocabulary import Vocabulary, read_symbols
@@ -98,3 +105,79 @@ def test_a_wordnet_becomes_the_list_of_each_words_lemmas(tmp_path, language, syn
     found = {":".join(pair) for pair in pairs(data, tmp_path / "small.tsv")}
     assert found >= expected
     assert not {pair for pair in found if pair.startswith(("it:", "schon:"))}
+
+
+DOCUMENTS = [["The cat sat.", "It purred, é 狗."], ["A dog barked."], ["One.", "Two.", "Three."]]
+EXPECTED = "".join("".join(f"{line}\n" for line in document) + "\n" for document in DOCUMENTS)
+TEXT = b"\xef\xbb\xbf" + "\n\n\n".join("\r\n".join(document) for document in DOCUMENTS).encode()
+ROWS = [{"id": 1, "text": "\r\n\n".join(document)} for document in DOCUMENTS]
+JSON_LINES = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
+
+
+def write_parquet(path: Path, texts: list[str | None]) -> None:
+    parquet.write_table(pyarrow.table({"id": range(len(texts)), "text": texts}), path)
+
+
+def extracted(folder: Path, split: str = "train") -> str:
+    return "".join(path.read_text(encoding="utf-8") for path in sorted((folder / split).glob("*.txt")))
+
+
+def test_files_become_text_whatever_their_format_and_a_stopped_run_goes_on(tmp_path):
+    pytest.importorskip("datasets")
+    (tmp_path / "a.txt.xz").write_bytes(lzma.compress(TEXT))
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(JSON_LINES))
+    write_parquet(tmp_path / "a.parquet", [row["text"] for row in ROWS] + [None])
+    for name in ("a.txt.xz", "a.jsonl.gz", "a.parquet"):
+        output = tmp_path / name.partition(".")[2]
+        done = run_script("extract_corpus.py", "--train", tmp_path / name, "--output-dir", output, "--workers", 1)
+        assert extracted(output) == EXPECTED
+        assert f"{output / 'train'}: 3 documents, 6 lines\n" in done.stdout
+    (tmp_path / "broken.txt").write_bytes(b"The \xff cat\nsat.\n")
+    told = run_script("extract_corpus.py", "--train", tmp_path / "broken.txt", "--output-dir", tmp_path / "b")
+    assert "1 documents, 2 lines, 1 lines with U+FFFD (broken UTF-8)" in told.stdout
+    many = tmp_path / "many"
+    many.mkdir()
+    for number in range(3):
+        (many / f"{number}.jsonl").write_bytes(JSON_LINES if number < 2 else JSON_LINES + b"{broken")
+    command = ("extract_corpus.py", "--train", f"{many}/*.jsonl", "--valid-every", 2, "--workers", 1)
+    assert run_script(*command, "--output-dir", tmp_path / "out", check=False).returncode == 1
+    assert not (tmp_path / "out").exists()
+    made = sorted((tmp_path / "out.parts" / "done").iterdir())
+    times = [path.stat().st_mtime_ns for path in made]
+    assert len(made) == 2
+    (many / "2.jsonl").write_bytes(JSON_LINES)
+    run_script(*command, "--output-dir", tmp_path / "out")
+    assert times == [(tmp_path / "out" / "done" / path.name).stat().st_mtime_ns for path in made]
+    train, valid = (extracted(tmp_path / "out", split).split("\n\n") for split in ("train", "valid"))
+    assert len(train) + len(valid) - 2 == 9
+    assert len(train) > 1 and len(valid) > 1
+    other = run_script(*command[:3], "--output-dir", tmp_path / "out", check=False)
+    assert_one_line(other, "was made of valid_every 2, expected 0")
+
+
+WIKITEXT = (
+    " \n = First = \n \n Text = here . \n = not a title = \n \n = = Part = = \n More . \n"
+    " \n = nor this = \n and .\n \n = Second = \n \n End . \n"
+)
+WIKITEXT_TEXT = (
+    "= First =\nText = here .\n= not a title =\n= = Part = =\nMore .\n= nor this =\nand .\n\n= Second =\nEnd .\n\n"
+)
+
+
+def test_a_dataset_becomes_text_split_by_split_and_wikitext_article_by_article(tmp_path):
+    """A folder, which `datasets` reads as it reads one of the Hub."""
+    pytest.importorskip("datasets")
+    (tmp_path / "wikitext-2").mkdir()
+    (tmp_path / "rows").mkdir()
+    for split in ("train", "validation"):
+        rows = [line + "\n" for line in WIKITEXT.splitlines()]
+        write_parquet(tmp_path / "wikitext-2" / f"{split}-00000-of-00001.parquet", rows)
+    (tmp_path / "rows" / "train.jsonl").write_bytes(JSON_LINES)
+    for name, expected in (("wikitext-2", WIKITEXT_TEXT), ("rows", EXPECTED)):
+        output = tmp_path / f"{name}-text"
+        run_script("extract_corpus.py", "--dataset", tmp_path / name, "--output-dir", output, "--workers", 1)
+        assert extracted(output) == expected
+    assert extracted(tmp_path / "wikitext-2-text", "valid") == WIKITEXT_TEXT
+    articles = runpy.run_path(str(SCRIPTS / "extract_corpus.py"))["articles"]
+    with shared_file("wikitext-2/wiki.valid.raw").open(encoding="utf-8") as lines:
+        assert len(list(articles(lines))) == 60

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import files
-from .corpora.text import read_lines
 from .data.indexed import read_tokens
+from .data.text import read_lines
 from .errors import TrueNegError, require
 from .options import option
 from .vocabulary import ends_of, fingerprint, read_symbols, symbols_of_tokenizer

@@ -85,10 +85,13 @@ def check_torch() -> str:
     return version
 
 
-def require(*modules: str, extra: str) -> None:
-    """Refuses with a :class:`MissingExtraError` to go on without a part's modules; it has the command that installs."""
+def require(*modules: str, extra: str = "") -> None:
+    """Refuses with a :class:`MissingExtraError` to go on without a part's modules; it has the command that installs
+    the extra, or the modules themselves.
+    """
     check_torch()
     for module in modules:
         if importlib.util.find_spec(module) is None:
-            command = f"{_FAIRSEQ if extra == 'fairseq' else 'pip install '}'truneg_fairseq[{extra}]'"
+            wanted = f"'truneg_fairseq[{extra}]'" if extra else module
+            command = f"{_FAIRSEQ if extra == 'fairseq' else 'pip install '}{wanted}"
             raise MissingExtraError(f"{module}: not installed, and this part of truneg_fairseq needs it; run {command}")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from ..corpora.text import read_lines
+from ..data.text import read_lines
 from ..errors import TrueNegError, refuse
 from ..evaluation.models import CountsOptions, OpeningOptions, is_hugging_face
 from ..files import replacing_text, require_writable

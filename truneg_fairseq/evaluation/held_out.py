@@ -16,8 +16,8 @@ from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 from typing_extensions import override
 
-from ..corpora.text import read_lines
 from ..data.indexed import require_whole_split
+from ..data.text import read_lines
 from ..errors import TrueNegError
 from ..files import file_digest
 from ..objectives import MaskedPredictions, Objective, TrueNegativeOptions

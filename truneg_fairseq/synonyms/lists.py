@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..corpora.text import read_lines
+from ..data.text import read_lines
 from ..errors import TrueNegError
 from ..vocabulary import without_accents
 

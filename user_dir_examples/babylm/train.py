@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from truneg_fairseq.corpora.text import read_lines
+from truneg_fairseq.data.text import read_lines
 from truneg_fairseq.errors import TrueNegError, one_line_errors
 from truneg_fairseq.files import replacing_text
 from truneg_fairseq.options import option

@@ -19,7 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from truneg_fairseq.corpora.text import read_lines
+from truneg_fairseq.data.text import read_lines
 from truneg_fairseq.errors import TrueNegError, one_line_errors, reason, require
 from truneg_fairseq.options import option
 
@@ -63,7 +63,7 @@ def texts(arguments: ScriptArguments, split: str) -> Iterator[str]:
             found = f"--{split}_file {name}: cannot be read ({reason(error)})"
             raise TrueNegError(f"{found}; expected UTF-8 text") from None
     if arguments.dataset_name is not None:
-        require("datasets", extra="corpora")
+        require("datasets")
         from datasets import load_dataset
 
         data = load_dataset(arguments.dataset_name, arguments.dataset_config_name, split=split)

@@ -1,4 +1,4 @@
-"""Lines of UTF-8 text files, whole files or ranges of their bytes, in bounded memory."""
+"""Lines of UTF-8 text files, whole files or ranges of their bytes, in bounded memory; and files of rows."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
-from ..errors import TrueNegError
+from ..errors import TrueNegError, require
 
 MAX_LINE_BYTES = 16 << 20
 """A longer line is taken for a file without line ends: tokenizers need a hundred bytes for each of its own."""
@@ -81,7 +81,7 @@ def require_plain(path: Path) -> None:
 
 def _check_plain(path: Path, first: bytes) -> None:
     if path.suffix.lower() in _NOT_PLAIN or JSON_LINE.match(first) or first.startswith(b"<doc id=") or b"\0" in first:
-        raise TrueNegError(f"{path}: is not plain text; make it so with 'truneg data text' first")
+        raise TrueNegError(f"{path}: is not plain text; make it so with data-bin-scripts/extract_corpus.py first")
 
 
 def read_lines(path: Path) -> Iterator[str]:
@@ -111,3 +111,15 @@ def _read_line(stream: BinaryIO, path: Path, position: int) -> bytes:
             "feeds, a sentence, paragraph or document a line"
         )
     return raw
+
+
+def read_table(path: Path) -> Any:
+    """A file of rows as Hugging Face's ``datasets`` writes them, Parquet, CSV or JSON lines: a table of pyarrow."""
+    require("pyarrow")
+    from pyarrow import csv, json, parquet
+
+    if path.suffix == ".parquet":
+        return parquet.read_table(path)
+    if path.suffix == ".csv":
+        return csv.read_csv(path, parse_options=csv.ParseOptions(newlines_in_values=True))
+    return json.read_json(path)
