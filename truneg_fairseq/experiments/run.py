@@ -25,6 +25,7 @@ from ..results.tables import markdown, notes, tables, terminal, verdict, wrapped
 from ..workers import Progress
 from . import ExperimentOptions
 from .evaluation import Evaluation, evaluate_together, evaluations_of
+from .flags import check_flags
 from .settings import Experiment
 from .training import Pretraining, check_start
 
@@ -132,6 +133,7 @@ class Runner:
             quiet_fairseq()
             assert options.file is not None
             check_start(options.file, self._experiment)
+            check_flags(options.file, self._experiment, {run.arm: run for run in reversed(self.runs)})
             chosen = [run for run in self.runs if not options.only or run.arm in options.only]
             for run in chosen:
                 check_settings(run.folder, run.settings)
