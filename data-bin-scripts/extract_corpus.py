@@ -108,15 +108,15 @@ def open_splits(options: Options) -> Mapping[str, Any]:
         raise TrueNegError("expected either --dataset, or files for --train, --valid or --test")
     if options.dataset:
         name, _, configuration = NAMED.get(options.dataset, options.dataset).partition(":")
-        found: Mapping[str, Any] = load_dataset(name, configuration or None, streaming=True)
-        return found
+        dataset: Mapping[str, Any] = load_dataset(name, configuration or None, streaming=True)
+        return dataset
     first = PurePosixPath(next(iter(given.values()))[0].lower())
     kind = options.format or FORMATS.get(PurePosixPath(first.stem).suffix if first.suffix in _PACKED else first.suffix)
     if kind is None:
         raise TrueNegError(f"{first}: expected a file of {', '.join(FORMATS)}, packed or not, or --format")
     text = {"sample_by": "paragraph", "encoding_errors": "replace"} if kind == "text" else {}
-    found = load_dataset(kind, data_files=given, streaming=True, **text)
-    return found
+    read: Mapping[str, Any] = load_dataset(kind, data_files=given, streaming=True, **text)
+    return read
 
 
 def done(folder: Path, split: str, number: int) -> Path:
