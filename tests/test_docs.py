@@ -87,6 +87,12 @@ def test_commits_are_named_by_their_full_hash():
     assert {name: found for name in PAGES if (found := pattern.findall((REPOSITORY / name).read_text("utf-8")))} == {}
 
 
+def test_a_release_has_one_version():
+    version = truneg_fairseq.__version__
+    assert f"\nversion: {version}\n" in (REPOSITORY / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\n## {version}" in (REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
 def test_the_readmes_training_parses():
     readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
     command = re.search(r"\n(fairseq-train DATA-BIN .*?[^\\])\n", readme, re.DOTALL).group(1)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tarfile
 import venv
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,8 @@ def wheel(tmp_path_factory) -> Path:
         packed = {name.partition("/")[2] for name in archive.getnames()}
     assert packed >= {"Makefile", "tests/conftest.py", "tests/support/commands.py"}, "what `make test` needs"
     (path,) = (folder / "dist").glob("*.whl")
+    with zipfile.ZipFile(path) as archive:
+        assert "truneg_fairseq/py.typed" in archive.namelist(), "type checkers read the annotations of installed code"
     return path
 
 
