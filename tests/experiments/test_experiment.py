@@ -233,7 +233,7 @@ def test_glue_is_later_and_a_failing_arm_keeps_nobody(folder, tmp_path, started,
     prepared = write_glue(tmp_path / "glue", folder / "data-bin", ["RTE"])
     glue = f"{{prepared: {prepared}, tasks: [RTE], seeds: 1, options: {{epochs: 1, max-length: 16}}, arms: [same]}}"
     values = (f"evaluations.finetune.glue={glue}", "evaluations.lexsub=null", "evaluations.held-out=null")
-    values += ("arms.baseline.options.no-such-option=1",)
+    values += ("arms.baseline.options.encoder-attention-heads=3",)
     with pytest.raises(SystemExit, match=r"1 failed, the first: baseline seed 1: training failed .*train\.log"):
         experiment(folder, tmp_path / "out", values=values)
     out = capsys.readouterr().out

@@ -13,7 +13,9 @@ import torch
 from torch import Tensor, nn
 from transformers import DataCollatorForLanguageModeling, Trainer
 from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
-from transformers.trainer_utils import default_compute_objective, get_last_checkpoint
+from transformers.trainer import TRAINER_STATE_NAME
+from transformers.trainer_callback import TrainerState
+from transformers.trainer_utils import TrainOutput, default_compute_objective
 
 from ..errors import TrueNegError, refuse
 from ..objectives import MaskedPredictions, Outcome, TrueNegativeLoss, TrueNegativeOptions, UpdateSize
@@ -23,7 +25,7 @@ from ..objectives.loss import ACCURACY, CORRECTION_RATES, IGNORED, Rate
 from ..objectives.passes import embeddings_in_use, unwrap
 from . import projection
 from .collator import DataCollatorForTrueNegatives
-from .record import differences, read_record, record_of, write_record
+from .record import differences, is_finished, newest_checkpoint, read_record, record_of, write_record
 
 logger = logging.getLogger(__name__)
 
@@ -289,11 +291,14 @@ class TrueNegativeTrainer(Trainer):
         super().log(logs, start_time)
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **options: Any) -> Any:
-        """As of Trainer; says in a line each what differs from the training that it continues."""
+        """As of Trainer; says in a line each what differs from the training that it continues.
+
+        It continues from the newest whole checkpoint. Of one that is finished already Trainer makes an update more.
+        """
         self._continued, last = {}, resume_from_checkpoint
-        if last is True:
-            last = get_last_checkpoint(self.args.output_dir)
-        if last and (before := read_record(Path(last))):
+        if last is True and (newest := newest_checkpoint(Path(self.args.output_dir))) is not None:
+            last = resume_from_checkpoint = str(newest)
+        if isinstance(last, str) and (before := read_record(Path(last))):
             now = self._record()
             if now["base_model"] and Path(self.args.output_dir).resolve() in Path(now["base_model"]).resolve().parents:
                 now["base_model"] = before["base_model"]  # the model was loaded from a checkpoint of this training
@@ -304,6 +309,10 @@ class TrueNegativeTrainer(Trainer):
                 logger.warning("%s: the training continues with another %s", last, line)
             earlier = [*before.get("changes", []), *(f"from {Path(last).name} on: {line}" for line in changed)]
             self._continued = {"base_model": before["base_model"], "changes": earlier}
+        if isinstance(last, str) and is_finished(Path(last), self.args):
+            self._load_from_checkpoint(last)
+            self.state = TrainerState.load_from_json(str(Path(last) / TRAINER_STATE_NAME))
+            return TrainOutput(self.state.global_step, 0.0, {})
         return super().train(resume_from_checkpoint, *args, **options)
 
     def _inner_training_loop(self, *args: Any, **options: Any) -> Any:
