@@ -467,11 +467,12 @@ evaluations: {{generation: {{split: valid}}}}
     assert {model for model, _ in found} == {"baseline", "smoothed"}
 
 
-def test_one_experiment_at_a_time_in_a_folder(folder, tmp_path):
-    (tmp_path / "out").mkdir()
+def test_one_command_at_a_time_for_a_run(folder, tmp_path):
+    run = tmp_path / "out" / "runs" / "baseline" / "seed-1"
+    run.mkdir(parents=True)
     with (
-        hold_lock(tmp_path / "out" / ".lock", "held"),
-        pytest.raises(SystemExit, match="another experiment is at work"),
+        hold_lock(run / ".lock", "held"),
+        pytest.raises(SystemExit, match="another command is at work there"),
     ):
         experiment(folder, tmp_path / "out")
 

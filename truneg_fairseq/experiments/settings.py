@@ -25,7 +25,7 @@ DEFAULTS: Options = {"save-interval-updates": 100, "log-interval": 10, "disable-
 _Count = Annotated[int, Meta(ge=1)]
 _Name = Annotated[str, Meta(pattern=r"^\w[\w.+-]*$", max_length=80)]
 _EXPECTED = "an experiment (see docs/start/experiments.md)"
-_OWN_OF_FINETUNING = frozenset("models prepared output tasks seeds cpu launcher slurm keep-models".split())
+_OWN_OF_FINETUNING = frozenset("models prepared output tasks seeds cpu keep-models".split())
 
 FILE_OPTIONS = ("corpus-counts", "hc-acceptance-model", "teacher")
 

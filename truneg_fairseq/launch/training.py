@@ -22,7 +22,6 @@ from ..trainer.checkpoints import LAST, read_lazily
 from ..trainer.folder import is_held
 from ..trainer.stopping import EXIT_DIVERGED, EXIT_STOPPED
 from . import process
-from .jobs import HERE
 from .process import FINISHED_NAME, FP16_FLAGS, PACKAGES, failure, run_logged, size_of
 
 SETTINGS_NAME = "settings.json"
@@ -201,13 +200,10 @@ def check_settings(folder: Path, settings: Mapping[str, Any]) -> None:
             )
 
 
-def check_precision(precision: str, *, cpu: bool, launcher: str = HERE) -> None:
-    """Refuses fp16 without a GPU: where a gradient overflows, as it does now and then, fairseq's trainer needs one.
-
-    What another machine has, its job checks.
-    """
+def check_precision(precision: str, *, cpu: bool) -> None:
+    """Refuses fp16 without a GPU: where a gradient overflows, as it does now and then, fairseq's trainer needs one."""
     import torch
 
-    if launcher == HERE and precision == "fp16" and (cpu or not torch.cuda.is_available()):
+    if precision == "fp16" and (cpu or not torch.cuda.is_available()):
         where = "--cpu" if cpu else "no GPU"
         raise TrueNegError(f"--precision fp16: found {where}; expected a GPU; use bf16 or fp32 on the CPU")
