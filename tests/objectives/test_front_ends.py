@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from contextlib import nullcontext
 
 import pytest
 import torch
@@ -81,37 +80,80 @@ WRAPPERS = {
 }
 
 
-def outcome(name, model, batch, call):
+def picked(logits, labels):
+    """The places of the masked positions, and the logits there."""
+    places = labels.flatten().ne(-100).nonzero().squeeze(1)
+    return places, logits.flatten(0, 1)[places]
+
+
+def filled_up(logits, labels):
+    """As many rows as a recorded step has: the last ones repeat the first, without a label."""
+    places, _ = picked(logits, labels)
+    places = torch.cat([places, places[:2]])
+    own = labels.flatten()[places].index_fill(0, torch.arange(len(places) - 2, len(places)), -100)
+    return logits.flatten(0, 1)[places], own, {"positions": places}
+
+
+CALLS = {
+    "sentences": lambda logits, labels: (logits, labels, {}),
+    "flat": lambda logits, labels: (logits.flatten(0, 1), labels.flatten(), {}),
+    "flat logits": lambda logits, labels: (logits.flatten(0, 1), labels, {}),
+    "words in the middle": lambda logits, labels: (logits.transpose(1, 2), labels.int(), {}),
+    "an output": lambda logits, labels: ({"logits": logits}, labels, {"weights": torch.ones_like(labels)}),
+    "mask": lambda logits, labels: (picked(logits, labels)[1], labels, {"positions": labels.ne(-100)}),
+    "places": lambda logits, labels: (
+        picked(logits, labels)[1],
+        labels[labels.ne(-100)],
+        {"positions": picked(logits, labels)[0]},
+    ),
+    "places, filled up": filled_up,
+}
+
+
+def outcome(name, model, batch, call, watches, **options):
     """The loss, the gradient of the embeddings (None under an adapter), the plain loss, and the rates."""
-    loss_fn, given = loss_of(name), {key: batch[key] for key in ("input_ids", "attention_mask")}
-    watches = call.endswith("watched")
-    hook = loss_fn.watch(model) if watches else nullcontext()
-    known = {} if watches else {"input_ids": batch["input_ids"], "model": model}
-    logits, labels = model(**given).logits, batch["labels"]
-    if call.startswith("flat"):
-        logits, labels = logits.flatten(0, 1), labels.flatten()
-    loss = loss_fn(logits, labels, **known)
-    loss.backward()
-    gradient = next((p.grad for key, p in model.named_parameters() if "word_embeddings" in key), None)
+    loss_fn, given = loss_of(name, **options), {key: batch[key] for key in ("input_ids", "attention_mask")}
+    hook = loss_fn.watch(model) if watches else None
+    known = {} if watches else {**given, "model": model}
+    model.zero_grad()
+    logits, labels, more = CALLS[call](model(**given).logits, batch["labels"])
+    loss = loss_fn(logits, labels, **known, **more)
+    loss.sum().backward()
+    gradients = [p.grad for key, p in model.named_parameters() if "word_embeddings" in key and p.grad is not None]
     with torch.no_grad():
-        plain = loss_fn(logits.detach(), labels, **known)
-    if watches:
+        plain = loss_fn(logits, labels, **known, **more)
+    if hook is not None:
         hook.remove()
-    return loss.detach(), gradient, plain, loss_fn.metrics()
+    return loss.detach(), [each.to_dense().clone() for each in gradients], plain, loss_fn.metrics()
+
+
+def assert_outcome(found, expected, message):
+    for one, other in zip(found[:3:2], expected[:3:2], strict=True):
+        torch.testing.assert_close(one, other, msg=message)
+    for one, other in zip(found[1], expected[1], strict=False):  # an adapter's embeddings have none
+        torch.testing.assert_close(one, other, msg=message)
+    assert found[3] == pytest.approx(expected[3], abs=1e-3), message
 
 
 @pytest.mark.parametrize("wrapper", WRAPPERS)
-@pytest.mark.parametrize("name", OPTIONS)
-def test_every_call_of_every_wrapper_has_the_loss_of_the_bare_model(name, wrapper, bert, batch, group):
-    if name == "sr_word" and "PEFT" in wrapper:
-        pytest.skip("the embeddings of an adapter are frozen: refused")
-    expected = outcome(name, copy.deepcopy(bert), batch, "sentences")
-    for call in ("sentences", "sentences, watched", "flat", "flat, watched"):
-        found = outcome(name, WRAPPERS[wrapper](copy.deepcopy(bert)), batch, call)
-        torch.testing.assert_close(found[0], expected[0], msg=call)
-        torch.testing.assert_close(found[2], expected[2], msg=call)
-        if found[1] is not None:
-            torch.testing.assert_close(found[1].to_dense(), expected[1].to_dense(), msg=call)
-        assert found[3] == pytest.approx(expected[3], abs=1e-3), call
-    assert expected[3]["objective"] == pytest.approx(expected[0].item(), abs=1e-3)
-    assert expected[3]["eval_mlm_loss"] == expected[3]["mlm_loss"] == pytest.approx(expected[2].item(), abs=1e-3)
+def test_every_wrapper_has_the_loss_of_the_bare_model(wrapper, bert, batch, group):
+    model = WRAPPERS[wrapper](copy.deepcopy(bert))
+    for name in OPTIONS.keys() - ({"sr_word"} if "PEFT" in wrapper else {}):  # of frozen embeddings it is refused
+        expected = outcome(name, copy.deepcopy(bert), batch, "sentences", False)
+        for call, watches in (("sentences", False), ("sentences", True), ("flat", True)):
+            assert_outcome(outcome(name, model, batch, call, watches), expected, f"{name}, {call}, watched: {watches}")
+        assert expected[3]["objective"] == pytest.approx(expected[0].item(), abs=1e-3)
+        assert expected[3]["eval_mlm_loss"] == expected[3]["mlm_loss"] == pytest.approx(expected[2].item(), abs=1e-3)
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("watches", [False, True], ids=["ids", "watched"])
+def test_every_call_has_the_same_loss(call, watches, bert, batch):
+    for name in OPTIONS:
+        expected = outcome(name, bert, batch, "sentences", False)
+        assert_outcome(outcome(name, bert, batch, call, watches), expected, name)
+        if name != "sr_sent":  # which has no loss for each position
+            by_position = outcome(name, bert, batch, call, watches, reduction="none")
+            total = by_position[0].sum() / batch["labels"].ne(-100).sum()
+            torch.testing.assert_close(total, expected[0], msg=name)
+            assert by_position[3] == pytest.approx(expected[3], abs=1e-3), name

@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +15,10 @@ from torch import Tensor, nn
 from ..errors import TrueNegError
 from .options import TrueNegativeOptions
 
-_BLOCK = 256  # columns
+if TYPE_CHECKING:
+    from .soft_targets import SoftTargets
+
+_BLOCK, _NARROW = 256, 64  # columns
 _WRAPPED = ("_orig_mod", "module", "_fsdp_wrapped_module")
 """The submodule of a compiled model, of DDP, and of FSDP."""
 
@@ -40,6 +43,9 @@ class MaskedPredictions(NamedTuple):
     # fp32, shape (N,), the probability that people accept the prediction, 0 where it is no false negative; None where
     # the detector is a table alone
     acceptance: Tensor | None = None
+    # fp32, shape (N,), the factor of each position's loss; None for 1
+    weights: Tensor | None = None
+    given: tuple[SoftTargets, ...] = ()  # of this batch alone, beside those of the options
 
 
 def most_likely(logits: Tensor) -> Tensor:
@@ -59,6 +65,23 @@ def most_likely(logits: Tensor) -> Tensor:
     # The last block may be a part: its last column, repeated, is never the first of equals.
     columns = (maxima.argmax(1, keepdim=True) * _BLOCK + torch.arange(_BLOCK)).clamp(max=size - 1)
     return columns.gather(1, logits.gather(1, columns).argmax(1, keepdim=True)).squeeze(1)
+
+
+def largest(values: Tensor, number: int) -> tuple[Tensor, Tensor]:
+    """The largest values of each row and their columns, in falling order, shape (N, K) each.
+
+    As :func:`most_likely`: on a CPU only the columns of the blocks with the largest maxima are sorted.
+    """
+    size = values.size(1)
+    if values.device.type != "cpu" or size < 4 * _NARROW * number:
+        best = values.topk(number, dim=1)
+        return best.values, best.indices
+    whole = size - size % _NARROW
+    blocks = values[:, :whole].unflatten(1, (-1, _NARROW)).amax(2).topk(number, dim=1, sorted=False).indices
+    columns = (blocks[..., None] * _NARROW + torch.arange(_NARROW)).flatten(1)
+    columns = torch.cat([columns, torch.arange(whole, size).expand(len(values), -1)], 1)
+    best = values.gather(1, columns).topk(number, dim=1)
+    return best.values, columns.gather(1, best.indices)
 
 
 def fill(predicted: MaskedPredictions, tokens: Tensor) -> Tensor:
