@@ -107,7 +107,7 @@ def test_what_is_missing_is_named(tmp_path):
         trainer(bart, tmp_path)
     with pytest.raises(ValueError, match="processing_class: found none, expected the model's tokenizer"):
         trainer(small_model(), tmp_path, processing_class=None, data_collator=None)
-    machine = trainer(small_model(), tmp_path, data_collator=None)
+    machine = trainer(small_model(), tmp_path, data_collator=transformers.DataCollatorWithPadding(small_tokenizer()))
     with pytest.raises(ValueError, match=r"labels: found none in a batch, expected .* as DataCollatorForLanguageM"):
         machine.train()
     causal = batch() | {"labels": batch()["input_ids"].masked_fill(batch()["attention_mask"].eq(0), -100)}
