@@ -82,6 +82,8 @@ def extract(options: Options) -> None:
         (parts / "done").mkdir(parents=True, exist_ok=True)
         files.write_record(parts, {"settings": settings})
     shards = {split: data.num_shards for split, data in open_splits(options).items() if split in _SPLITS}
+    if {"valid", "validation"} <= shards.keys():
+        raise TrueNegError(f"{options.dataset}: has the splits valid and validation; expected one of them")
     tasks = [(split, number, count) for split, count in shards.items() for number in range(count)]
     todo = [task for task in tasks if not done(parts, *task[:2]).exists()]
     with Progress(desc="extract", unit=" documents") as bar:

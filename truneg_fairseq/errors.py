@@ -63,6 +63,8 @@ def describe(error: Exception) -> str:
         return str(error)
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename or 'a file'}: {error.strerror}"
+    if str(error).startswith("Symlink loop"):  # pathlib's, before Python 3.13
+        return f"{error}; expected a file"
     return f"{type(error).__name__}: {reason(error)}; run the same command with --traceback to see where it arose"
 
 
@@ -92,6 +94,6 @@ def require(*modules: str, extra: str = "") -> None:
     check_torch()
     for module in modules:
         if importlib.util.find_spec(module) is None:
-            wanted = f"'truneg_fairseq[{extra}]'" if extra else module
+            wanted = f"'.[{extra}]' in the clone of truneg_fairseq" if extra else module
             command = f"{_FAIRSEQ if extra == 'fairseq' else 'pip install '}{wanted}"
             raise MissingExtraError(f"{module}: not installed, and this part of truneg_fairseq needs it; run {command}")

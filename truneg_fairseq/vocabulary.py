@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import TrueNegError
+from .errors import TrueNegError, reason
 from .files import read_json
 
 WORDPIECE_CONTINUATION = "##"
@@ -299,6 +299,17 @@ class WordBoundaries(NamedTuple):
         import torch
 
         return WordBoundaries(*(None if marks is None else torch.as_tensor(marks, device=device) for marks in self))
+
+
+def load_transformers_tokenizer(name: str) -> Any:
+    """A tokenizer of transformers, by its folder or its name on the hub."""
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+    except Exception as error:  # transformers fails in many ways
+        expected = "its folder" if Path(name).is_file() else "a model's folder, or its name on the hub"
+        raise TrueNegError(f"{name}: has no tokenizer of transformers ({reason(error)}); expected {expected}") from None
 
 
 def symbols_of_tokenizer(tokenizer: Any, rows: int = 0) -> list[str]:

@@ -29,7 +29,7 @@ from truneg_fairseq import register
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.data.tokenizer import wordpiece_tokenizer
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.evaluation import minimal_pairs
+from truneg_fairseq.evaluation import held_out, minimal_pairs
 from truneg_fairseq.evaluation.held_out import HeldOut
 from truneg_fairseq.evaluation.hf_scorer import hugging_face_scorer
 from truneg_fairseq.evaluation.minimal_pairs import Blimp
@@ -96,7 +96,7 @@ def test_explained_as_by_the_checkpoint(measured, converted, tmp_path):
     moved.rename(converted[3])
 
 
-def test_inspected_as_transformers_computes_it(measured, tmp_path):
+def test_inspected_as_transformers_computes_it(measured, tmp_path, monkeypatch):
     from transformers import AutoModelForMaskedLM
 
     results = tmp_path / "results.jsonl"
@@ -122,6 +122,7 @@ def test_inspected_as_transformers_computes_it(measured, tmp_path):
     assert 0 < found.metrics["ece"] < 1
     assert sum(found.denominators["bits"]) == len(loss)
     assert found.settings["updates"] == 0
+    monkeypatch.setattr(held_out, "judge_of", lambda *given: pytest.fail("a table was built first"))
     with pytest.raises(SystemExit, match="no such file; expected the text"):
         main([*command[:3], "held-out=valid"])
 
@@ -423,7 +424,7 @@ def test_weights_of_layers_that_the_configuration_lacks_are_refused(tmp_path):
         hugging_face_scorer(folder, 0, cpu=True)
 
 
-def test_mistakes_are_one_line(tmp_path):
+def test_mistakes_are_one_line(tmp_path, monkeypatch):
     from transformers import BartConfig, BartForConditionalGeneration
 
     sizes = {"d_model": 8, "encoder_layers": 1, "decoder_layers": 1, "vocab_size": len(TOKENS)}
@@ -434,6 +435,26 @@ def test_mistakes_are_one_line(tmp_path):
     for task in ("blimpp=x", "blimp"):
         with pytest.raises(SystemExit, match=f"--task {task}: expected NAME=FILE, with a name of held-out, lexsub"):
             main(["evaluate", str(tmp_path), "--task", task])
+    counts = ["data", "counts", "--output", str(tmp_path / "c.npz"), "--tokenizer"]
+    (tmp_path / "empty.txt").write_text("\n")
+    bert = hugging_face_bert(tmp_path / "bert")
+    for given, line in (
+        (
+            [str(bert / "vocab.txt"), "--text", str(bert / "vocab.txt")],
+            r"vocab\.txt: has no tokenizer .*expected its folder",
+        ),
+        (
+            [str(bert), "--text", str(tmp_path / "empty.txt")],
+            r"empty\.txt: has no two tokens to count; expected a text",
+        ),
+    ):
+        with pytest.raises(SystemExit, match=line):
+            main([*counts, *given])
+        assert not (tmp_path / "c.npz").exists()
+    for content in ('{"text": "A car."}\n', '[\n  {"text": "A car."}\n]\n'):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content.encode())))
+        with pytest.raises(SystemExit, match="stdin: is not plain text"):
+            main(["explain", "--checkpoint", str(bert)])
 
 
 def test_counts_are_looked_up_alike_in_transformers_and_in_an_evaluation(tmp_path, capsys):
@@ -465,6 +486,8 @@ def test_counts_are_looked_up_alike_in_transformers_and_in_an_evaluation(tmp_pat
         assert torch.allclose(model(ids).logits[:, 3].log_softmax(-1), expected, atol=1e-5)
         with pytest.raises(ValueError, match="expected input_ids, found none"):
             model(inputs_embeds=model.get_input_embeddings()(ids))
+        with pytest.raises(ValueError, match="mixed into this model already"):
+            mix_counts(model, AutoTokenizer.from_pretrained(folder), counts)
         handle.remove()
         assert torch.allclose(model(ids).logits[:, 3].log_softmax(-1), plain, atol=1e-5)
     assert tokens.vocabulary.words[int(expected.argmax())] == "walked"

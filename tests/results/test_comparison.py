@@ -318,7 +318,7 @@ GOOD = {"model": "a", "task": "CoLA", "seed": 1, "metrics": {"matthews": 0.5}}
 @pytest.mark.parametrize(
     ("line", "part"),
     [
-        ({"model": "a"}, "line 2: it: Object missing required field task"),
+        ({"model": "a"}, "line 2: Object missing required field task"),
         ({**GOOD, "model": ""}, "line 2: model: Expected str of length >= 1"),
         (
             {**GOOD, "metrics": {"matthews": 57.0}, "shown": {"matthews": {"title": "CoLA"}}},

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from ..data.text import read_lines
+from ..data.text import lines_of, read_lines
 from ..errors import TrueNegError, refuse
 from ..evaluation.models import CountsOptions, OpeningOptions, is_hugging_face
 from ..files import replacing_text, require_writable
@@ -118,7 +118,7 @@ def explain(options: ExplainOptions) -> None:
 
     Its words are masked in turn. Prints every sentence, in colour on a terminal, and some lines for each masked word.
     """
-    lines = options.text or (read_lines(options.file) if options.file else (line.rstrip("\r\n") for line in sys.stdin))
+    lines = options.text or (read_lines(options.file) if options.file else lines_of(sys.stdin.buffer, Path("stdin")))
     texts = [line for line in lines if line.strip()]
     source = options.file or ("TEXT" if options.text else "stdin")
     refuse(

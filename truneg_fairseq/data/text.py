@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -14,8 +14,8 @@ from ..errors import TrueNegError, require
 MAX_LINE_BYTES = 16 << 20
 """A longer line is taken for a file without line ends: tokenizers need a hundred bytes for each of its own."""
 
-JSON_LINE = re.compile(rb'\{\s*"')
-"""How JSON lines begin, whatever their file is called."""
+JSON_LINE = re.compile(rb'\s*(\{\s*("|$)|\[\s*(\{|$))')
+"""How JSON begins, objects of lines too, whatever the file is called."""
 _NOT_PLAIN = (".gz", ".bz2", ".xz", ".zst", ".zip", ".tar", ".json", ".jsonl", ".ndjson", ".csv", ".parquet")
 
 
@@ -90,17 +90,20 @@ def read_lines(path: Path) -> Iterator[str]:
     Only a line feed ends a line: form feeds and the like stay inside.
     """
     with path.open("rb") as stream:
-        for number, raw in enumerate(stream, start=1):
-            if number == 1:
-                raw = raw.removeprefix(codecs.BOM_UTF8)  # noqa: PLW2901
-                _check_plain(path, raw)
-            try:
-                yield raw.decode("utf-8").rstrip("\r\n")
-            except UnicodeDecodeError as error:
-                raise TrueNegError(
-                    f"{path}: line {number} is not UTF-8 ({error.reason} at its byte {error.start + 1}); convert the "
-                    "file to UTF-8"
-                ) from None
+        yield from lines_of(stream, path)
+
+
+def lines_of(stream: Iterable[bytes], path: Path) -> Iterator[str]:
+    """The same of a stream; the path is for messages."""
+    for number, raw in enumerate(stream, start=1):
+        if number == 1:
+            raw = raw.removeprefix(codecs.BOM_UTF8)  # noqa: PLW2901
+            _check_plain(path, raw)
+        try:
+            yield raw.decode("utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            place = f"line {number} is not UTF-8 ({error.reason} at its byte {error.start + 1})"
+            raise TrueNegError(f"{path}: {place}; convert the text to UTF-8") from None
 
 
 def _read_line(stream: BinaryIO, path: Path, position: int) -> bytes:

@@ -64,14 +64,14 @@ class HeldOut(Yardstick):
         super().__init__(task, tokens, last)
         (self._source,) = task.files
         self.described = f"{HELD_OUT}: {(tokens.folder or Path()) / self._source}"
-        self._judge = judge_of(tokens, task.synonym_table)
-        self._excluded = exclusions(tokens)
         if tokens.folder is None:
             if not Path(self._source).is_file():
                 raise TrueNegError(
                     f"--task held-out={self._source}: no such file; expected the text for Hugging Face's models"
                 )
             self.sha256 = file_digest(Path(self._source))
+        self._judge = judge_of(tokens, task.synonym_table)
+        self._excluded = exclusions(tokens)
 
     @override
     def score(self, scorer: Scorer) -> dict[str, Scores]:

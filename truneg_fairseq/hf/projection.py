@@ -132,6 +132,8 @@ def mix_counts(model: nn.Module, tokenizer: Any, counts: str | Path, share: floa
     Returns:
         A handle; its ``remove()`` gives the model back as it was.
     """
+    if "mix_counts.<locals>.mix" in (getattr(hook, "__qualname__", "") for hook in model._forward_hooks.values()):
+        raise ValueError("counts are mixed into this model already; remove() the handle of that call first")
     if not 0 <= share <= 1:
         raise ValueError(f"share {share}: expected a number in [0, 1]")
     corpus = read_corpus_targets(Path(counts), symbols_of_tokenizer(tokenizer))

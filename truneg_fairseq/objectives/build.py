@@ -13,7 +13,14 @@ import torch
 from torch import Tensor
 
 from ..errors import TrueNegError
-from ..vocabulary import Vocabulary, WordBoundaries, padding_of, symbols_of_tokenizer, vocabulary_of_tokenizer
+from ..vocabulary import (
+    Vocabulary,
+    WordBoundaries,
+    load_transformers_tokenizer,
+    padding_of,
+    symbols_of_tokenizer,
+    vocabulary_of_tokenizer,
+)
 from .corpus_targets import CorpusTargets
 from .false_negatives import Detector, acceptance_model, pair_keys
 from .loss import BITS
@@ -132,9 +139,7 @@ def parts_for_tokenizer(tokenizer: Any, options: TrueNegativeOptions, size: int 
     from ..synonyms.build import cache_path
 
     if isinstance(tokenizer, str | Path):
-        from transformers import AutoTokenizer
-
-        tokenizer = AutoTokenizer.from_pretrained(str(tokenizer), trust_remote_code=False)
+        tokenizer = load_transformers_tokenizer(str(tokenizer))
     words = vocabulary_of_tokenizer(tokenizer, options.tokenization, size)
     teacher = transformers_teacher(options.teacher, tokenizer) if options.teacher_targets and options.teacher else None
     # A folder of the cache for each tokenizer and source.

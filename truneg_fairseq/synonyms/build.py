@@ -91,8 +91,6 @@ def build_table(
     source: str | Lexicon,
     vocabulary: Vocabulary,
     options: SourceOptions = SourceOptions(),
-    *,
-    show_progress: bool = False,
 ) -> SynonymTable:
     """The table of an expression of sources, or of one lexicon: every whole word of the vocabulary is looked up.
 
@@ -109,7 +107,7 @@ def build_table(
         lexicon = name if isinstance(name, Lexicon) else opened.get(name)
         if lexicon is None:
             lexicon = opened[str(name)] = AntonymLexicon() if sign == "-" else open_lexicon(str(name), options)
-        found, listed = _look_up(lexicon, vocabulary, any_case=sign == "&", show_progress=show_progress)
+        found, listed = _look_up(lexicon, vocabulary, any_case=sign == "&")
         recorded |= lexicon.options
         if sign == "+":
             keys, known = np.union1d(keys, found), known | listed
@@ -136,7 +134,7 @@ def build_table(
 
 
 def _look_up(
-    lexicon: Lexicon, vocabulary: Vocabulary, *, any_case: bool = False, show_progress: bool = False
+    lexicon: Lexicon, vocabulary: Vocabulary, *, any_case: bool = False
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """The keys of a lexicon's pairs (:attr:`SynonymTable.pair_keys`), and which tokens it lists, bool, shape (V,).
 
@@ -151,9 +149,9 @@ def _look_up(
     spellings: dict[str, set[str]] = {}  # with accents, as the lexicon lists them, by the word without
     for accented in lexicon.accented(words) if vocabulary.strips_accents else ():
         spellings.setdefault(without_accents(accented).lower(), set()).add(accented)
-    lexicon.prepare({**words, **dict.fromkeys(chain(*spellings.values()))}, show_progress=show_progress)
+    lexicon.prepare({**words, **dict.fromkeys(chain(*spellings.values()))})
     title = f"synonyms from {lexicon.source}"
-    for gold, word in enumerate(Progress(vocabulary.words, desc=title, unit=" tokens", disable=not show_progress)):
+    for gold, word in enumerate(Progress(vocabulary.words, desc=title, unit=" tokens", leave=False)):
         if word is None:
             continue
         names = [name for each in (word, *sorted(spellings.get(word, ()))) for name in lexicon.synonyms(each)]
@@ -196,8 +194,8 @@ def _forms(name: str, word: str, vocabulary: Vocabulary) -> list[str]:
 
 
 def new_table(vocabulary: Vocabulary, source: str, options: SourceOptions = SourceOptions()) -> SynonymTable:
-    """Builds the table of an expression with a progress bar, and says if it has few synonyms."""
-    table = build_table(source, vocabulary, options, show_progress=True)
+    """Builds the table of an expression, and says if it has few synonyms."""
+    table = build_table(source, vocabulary, options)
     if len(table) == 0:
         raise TrueNegError(
             f"dictionary: {table.source} has no synonyms for any of its {len(vocabulary)} tokens (read as "
@@ -248,7 +246,7 @@ def provide_exclusions(vocabulary: Vocabulary, data: Path) -> SynonymTable:
         cache_path(vocabulary, "exclusions"),
         vocabulary,
         "antonyms and other forms",
-        lambda: build_table(AntonymLexicon(other_forms=True), vocabulary, show_progress=True),
+        lambda: build_table(AntonymLexicon(other_forms=True), vocabulary),
     )
 
 

@@ -29,7 +29,7 @@ class Lexicon(ABC):
         Empty where the word is not known. A lexicon that tells cases apart looks the exact spelling up first.
         """
 
-    def prepare(self, words: Collection[str], *, show_progress: bool = False) -> None:  # noqa: B027
+    def prepare(self, words: Collection[str]) -> None:  # noqa: B027
         """Gets ready to answer for many words at once. Look-ups of other words stay possible."""
 
     def accented(self, words: Collection[str]) -> Iterable[str]:
