@@ -45,8 +45,8 @@ Batch = tuple[Tensor, Tensor, Tensor]
 
 
 class HeldOut(Yardstick):
-    """A split of ``--data``, cut and masked as the task of the last checkpoint says (converted weights do not know how
-    long samples will be), or for Hugging Face's folders the running text of a file.
+    """A split of ``--data``, cut and masked as the task of the last checkpoint says (a converted checkpoint has
+    no sample length), or for Hugging Face's folders the running text of a file.
     """
 
     _longest = 0  # tokens of a sample of a text, the same for all models

@@ -38,7 +38,7 @@ class TrueNegativeLoss(Objective):
     """Cross-entropy that does not punish false negatives, for a loop of one's own.
 
     ``TrueNegativeLoss(uniform_targets=0.1)`` takes the options of :class:`~.options.TrueNegativeOptions` as keywords.
-    What looks at words is made by :meth:`for_tokenizer` or :meth:`for_dictionary`. With every weight 0 the loss is
+    Options that need a vocabulary: use :meth:`for_tokenizer` or :meth:`for_dictionary`. With every weight 0 the loss is
     ``F.cross_entropy(logits, labels)`` to the bit; without a masked token it is 0, not NaN.
 
     Args:

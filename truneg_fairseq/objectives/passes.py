@@ -108,7 +108,7 @@ class EncoderPasses:
     """What the objective asks of a masked LM beyond the logits: passes of its encoder, each made when first asked for.
 
     Extra passes run without dropout, with two exceptions for sentence-level regularization: the filled pass, which is
-    trained, and the original pass if nothing else uses it. They have the autocast of the code that made this object.
+    trained, and the original pass if nothing else uses it. They run under the caller's autocast.
 
     Args:
         predicted: the predictions.
