@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..launch.jobs import LaunchOptions
 from ..launch.process import PRECISIONS
 from ..options import option
 
@@ -25,7 +26,7 @@ class PrepareOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FinetuneOptions:
+class FinetuneOptions(LaunchOptions):
     models: list[str] = option(
         help="pre-trained checkpoints; a name is for the results", positional=True, metavar="[NAME=]CKPT.pt"
     )

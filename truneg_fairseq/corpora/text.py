@@ -1,21 +1,21 @@
-"""Lines of UTF-8 text files, whole files or ranges of their bytes, in bounded memory; and files of rows."""
+"""Lines of UTF-8 text files, whole files or ranges of their bytes, in bounded memory."""
 
 from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
-from ..errors import TrueNegError, require
+from ..errors import TrueNegError
 
 MAX_LINE_BYTES = 16 << 20
 """A longer line is taken for a file without line ends: tokenizers need a hundred bytes for each of its own."""
 
-JSON_LINE = re.compile(rb'\s*(\{\s*("|$)|\[\s*(\{|$))')
-"""How JSON begins, objects of lines too, whatever the file is called."""
+JSON_LINE = re.compile(rb'\{\s*"')
+"""How JSON lines begin, whatever their file is called."""
 _NOT_PLAIN = (".gz", ".bz2", ".xz", ".zst", ".zip", ".tar", ".json", ".jsonl", ".ndjson", ".csv", ".parquet")
 
 
@@ -81,7 +81,7 @@ def require_plain(path: Path) -> None:
 
 def _check_plain(path: Path, first: bytes) -> None:
     if path.suffix.lower() in _NOT_PLAIN or JSON_LINE.match(first) or first.startswith(b"<doc id=") or b"\0" in first:
-        raise TrueNegError(f"{path}: is not plain text; make it so with data-bin-scripts/extract_corpus.py first")
+        raise TrueNegError(f"{path}: is not plain text; make it so with 'truneg data text' first")
 
 
 def read_lines(path: Path) -> Iterator[str]:
@@ -90,20 +90,17 @@ def read_lines(path: Path) -> Iterator[str]:
     Only a line feed ends a line: form feeds and the like stay inside.
     """
     with path.open("rb") as stream:
-        yield from lines_of(stream, path)
-
-
-def lines_of(stream: Iterable[bytes], path: Path) -> Iterator[str]:
-    """The same of a stream; the path is for messages."""
-    for number, raw in enumerate(stream, start=1):
-        if number == 1:
-            raw = raw.removeprefix(codecs.BOM_UTF8)  # noqa: PLW2901
-            _check_plain(path, raw)
-        try:
-            yield raw.decode("utf-8").rstrip("\r\n")
-        except UnicodeDecodeError as error:
-            place = f"line {number} is not UTF-8 ({error.reason} at its byte {error.start + 1})"
-            raise TrueNegError(f"{path}: {place}; convert the text to UTF-8") from None
+        for number, raw in enumerate(stream, start=1):
+            if number == 1:
+                raw = raw.removeprefix(codecs.BOM_UTF8)  # noqa: PLW2901
+                _check_plain(path, raw)
+            try:
+                yield raw.decode("utf-8").rstrip("\r\n")
+            except UnicodeDecodeError as error:
+                raise TrueNegError(
+                    f"{path}: line {number} is not UTF-8 ({error.reason} at its byte {error.start + 1}); convert the "
+                    "file to UTF-8"
+                ) from None
 
 
 def _read_line(stream: BinaryIO, path: Path, position: int) -> bytes:
@@ -114,15 +111,3 @@ def _read_line(stream: BinaryIO, path: Path, position: int) -> bytes:
             "feeds, a sentence, paragraph or document a line"
         )
     return raw
-
-
-def read_table(path: Path) -> Any:
-    """A file of rows as Hugging Face's ``datasets`` writes them, Parquet, CSV or JSON lines: a table of pyarrow."""
-    require("pyarrow")
-    from pyarrow import csv, json, parquet
-
-    if path.suffix == ".parquet":
-        return parquet.read_table(path)
-    if path.suffix == ".csv":
-        return csv.read_csv(path, parse_options=csv.ParseOptions(newlines_in_values=True))
-    return json.read_json(path)

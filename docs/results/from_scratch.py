@@ -1,0 +1,221 @@
+"""The lines and the tables of from_scratch.md.
+
+    python docs/results/from_scratch.py OUT    # the folder of user_dir_examples/from_scratch/train.py: lines, tables
+    python docs/results/from_scratch.py        # the tables, of the published lines
+
+Differences are paired by seed; their 95 % intervals and p-values are Student's t over seeds and over blocks of held-out
+sequences. A treatment's p-value is the largest of its comparisons, corrected for the treatments of a setting (Holm).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from truneg_fairseq.results.comparison import ENOUGH_SEEDS, Comparison, Part, Quantity, Summary
+from truneg_fairseq.results.intervals import holm
+from truneg_fairseq.results.result import BITS, Metric, Result, read_results
+
+HERE = Path(__file__).parent
+LINES, PAGE = HERE / "from_scratch.jsonl", HERE / "from_scratch.md"
+BEGIN, END = "<!-- made by from_scratch.py -->", "<!-- end -->"
+TITLES = {
+    "short": "3,000 captions, a short training",
+    "converged": "3,000 captions until plain training has converged",
+    "more": "29,000 captions",
+    "novels": "novels",
+    "wide": "3,000 captions, a larger model",
+}
+CONTROLS = ("plain", "smoothing", "shuffled", "frequencies", "ensemble")  # the names of arms that are no treatments
+LOSS = Metric("bits", False, BITS)
+JUDGES = {
+    "bits_other": ("other kind, bits ↓", LOSS),
+    "others": ("mistakes that others said, points ↑", Metric("others", True)),
+    "others_probability": ("probability of what others said, points ↑", Metric("probability", True)),
+}
+
+
+def published(result: Result) -> Result:
+    """Without what the tables do not need: the items before the end of a training."""
+    if result.at is None:
+        return result
+    return replace(result, examples={}, denominators={})
+
+
+class Setting:
+    """The results of one setting."""
+
+    def __init__(self, name: str, results: Sequence[Result]) -> None:
+        self.name, self.results = name, [each for each in results if each.group == name]
+        self.arms = sorted({each.model for each in self.results}, key=lambda arm: (not arm.startswith("plain"), arm))
+        self._against: dict[str, Comparison] = {}
+
+    @property
+    def treatments(self) -> list[str]:
+        return [arm for arm in self.arms if not arm.startswith(CONTROLS)]
+
+    def values(self, arm: str, metric: str, at: float | None = None) -> dict[int, float]:
+        """By seed."""
+        found = [each for each in self.results if (each.model, each.at) == (arm, at) and metric in each.metrics]
+        return {each.seed: each.metrics[metric] for each in found}
+
+    def summary(self, arm: str, rival: str, metric: str, kind: Metric, at: float | None = None) -> Summary | None:
+        """Of the difference between two arms; None where one of them was not measured."""
+        if arm == rival or not {arm, rival} <= set(self.arms):
+            return None
+        task = next((each.task for each in self.results if each.at == at), "")
+        comparison = self._against.setdefault(rival, Comparison(self.results, rival))
+        found = comparison.summary(arm, Quantity(metric, (Part(task, metric),), kind))
+        return found if found and found.paired_seeds else None
+
+    def rivals(self, arm: str) -> list[str]:
+        """What a treatment has to beat, besides plain training."""
+        shuffled = arm.replace("corpus", "shuffled")
+        if shuffled == arm or shuffled not in self.arms:
+            shuffled = "shuffled-0.1"
+        return ["smoothing-0.1", shuffled]
+
+    def helps(self) -> dict[str, tuple[float, bool]]:
+        """Of each treatment with enough seeds the corrected p-value, and whether it helps by the rule."""
+        worst, better = dict[str, float](), dict[str, bool]()
+        for arm in self.treatments:
+            found = [self.summary(arm, rival, BITS, LOSS) for rival in ("plain", *self.rivals(arm))]
+            sure = [each for each in found if each and each.p_value is not None]
+            if len(sure) == len(found):
+                worst[arm] = max(each.p_value or 0.0 for each in sure)
+                better[arm] = all((each.difference or 0.0) < 0 for each in sure) and not self.harms(arm)
+        corrected = holm(worst)
+        return {arm: (value, better[arm] and value < 0.05) for arm, value in corrected.items()}
+
+    def harms(self, arm: str) -> list[str]:
+        """The judges that a treatment makes worse than plain training does."""
+        found = {name: self.summary(arm, "plain", metric, kind) for metric, (name, kind) in JUDGES.items()}
+        return [name for name, each in found.items() if each and each.better is False]
+
+
+def difference(found: Summary | None) -> str:
+    """With its interval, bold where that leaves out 0."""
+    if found is None or found.difference is None:
+        return "not run"
+    value = found.quantity.format(found.difference, "+")
+    if found.paired_seeds < ENOUGH_SEEDS or found.interval is None:
+        return value
+    text = f"{value} {found.quantity.ends(found.interval)}"
+    return text if found.interval.contains_zero else f"**{text}**"
+
+
+def mean(values: dict[int, float], factor: float = 1.0, digits: int = 3) -> str:
+    """With the standard deviation over seeds."""
+    if not values:
+        return ""
+    found = factor * np.array(list(values.values()))
+    spread = f" ± {found.std(ddof=1):.{digits}f}" if len(found) > 1 else ""
+    return f"{found.mean():.{digits}f}{spread}"
+
+
+def judged(setting: Setting) -> Iterator[str]:
+    """The differences at the end of the training."""
+    judges = {metric: each for metric, each in JUDGES.items() if setting.values("plain", metric)}
+    yield f"**{TITLES.get(setting.name, setting.name)}** (`{setting.name}`)"
+    yield ""
+    columns = [
+        "same kind, bits ↓",
+        "to label smoothing",
+        "to shuffled",
+        *(name for name, _ in judges.values()),
+        "p (Holm)",
+    ]
+    yield "| difference to `plain` | seeds | " + " | ".join(columns) + " |"
+    yield "|---|---:|" + "---:|" * len(columns)
+    plain = [mean(setting.values("plain", BITS)), "", ""]
+    plain += [
+        mean(setting.values("plain", m), *((100, 1) if kind.unit == "%" else ())) for m, (_, kind) in judges.items()
+    ]
+    yield f"| (`plain` itself) | {len(setting.values('plain', BITS))} | {' | '.join(plain)} | |"
+    verdicts = setting.helps()
+    for arm in setting.arms:
+        if arm == "plain" or not setting.values(arm, BITS):
+            continue
+        rivals = setting.rivals(arm) if arm in setting.treatments else []
+        cells = [difference(setting.summary(arm, "plain", BITS, LOSS))]
+        cells += [difference(setting.summary(arm, rival, BITS, LOSS)) for rival in rivals] or ["", ""]
+        cells += [difference(setting.summary(arm, "plain", metric, kind)) for metric, (_, kind) in judges.items()]
+        p, helps = verdicts.get(arm, (None, False))
+        cells.append("" if p is None else f"{p:.2g}{', **helps**' * helps}")
+        yield f"| `{arm}` | {len(setting.values(arm, BITS))} | {' | '.join(cells)} |"
+    yield ""
+
+
+def curves(setting: Setting) -> Iterator[str]:
+    """The differences after each quarter, and the losses with a temperature and with counts at inference."""
+    titles = ["after 25 %", "50 %", "75 %", "100 %", "with a temperature", "with the counts looked up"]
+    yield f"| `{setting.name}`, same kind, bits ↓ | {' | '.join(titles)} |"
+    yield "|---|" + "---:|" * len(titles)
+    metrics = [(BITS, 25.0), (BITS, 50.0), (BITS, 75.0), (BITS, None), ("bits_tempered", None), ("bits_corpus", None)]
+    for arm in setting.arms:
+        if arm == "plain":
+            cells = [mean(setting.values(arm, metric, at)) for metric, at in metrics]
+        else:
+            cells = [difference(setting.summary(arm, "plain", metric, LOSS, at)) for metric, at in metrics]
+        if any(cell not in ("", "not run") for cell in cells):
+            yield f"| `{arm}` | {' | '.join(cells)} |"
+    yield ""
+
+
+def lengths(settings: Sequence[Setting]) -> dict[int, float]:
+    """The mean loss at the end of plain trainings of the 3,000 captions, by their updates."""
+    found: dict[int, list[float]] = {}
+    for setting in settings:
+        for each in setting.results:
+            if setting.name in ("short", "converged") and each.model.startswith("plain") and each.at is None:
+                found.setdefault(each.settings["updates"], []).append(each.metrics[BITS])
+    return {updates: float(np.mean(found[updates])) for updates in sorted(found)}
+
+
+def needed(settings: Sequence[Setting]) -> Iterator[str]:
+    """The updates that plain training needs for the losses of the treatments."""
+    plain = lengths(settings)
+    yield "| 3,000 captions | updates | same kind, bits | updates that plain training needs for that loss |"
+    yield "|---|---:|---:|---:|"
+    for updates, loss in plain.items():
+        yield f"| plain training | {updates:,} | {loss:.3f} | {updates:,} |"
+    sizes, losses = np.log(list(plain)), np.minimum.accumulate(list(plain.values()))
+    for setting in settings:
+        if setting.name not in ("short", "converged"):
+            continue
+        for arm in setting.treatments:
+            values = setting.values(arm, BITS)
+            if not values:
+                continue
+            loss = float(np.mean(list(values.values())))
+            (updates,) = {each.settings["updates"] for each in setting.results if each.model == arm}
+            if loss < losses[-1]:
+                shown = f"more than {max(plain):,}"
+            elif loss > losses[0]:
+                shown = f"fewer than {min(plain):,}"
+            else:
+                shown = f"about {np.exp(np.interp(-loss, -losses, sizes)):,.0f}"
+            yield f"| `{arm}`, {setting.name} | {updates:,} | {loss:.3f} | {shown} |"
+    yield ""
+
+
+def main() -> None:
+    if len(sys.argv) > 1:
+        found = map(published, read_results([Path(sys.argv[1]) / "results.jsonl"]))
+        LINES.write_text("".join(each.line for each in found), encoding="utf-8")
+    results = read_results([LINES])
+    settings = [Setting(name, results) for name in dict.fromkeys(each.group for each in results)]
+    lines = [line for setting in settings for line in judged(setting)]
+    lines += [line for setting in settings for line in curves(setting)]
+    made = "\n".join([*lines, *needed(settings)]).rstrip()
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    PAGE.write_text(f"{before}{BEGIN}\n\n{made}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+    print(made)
+
+
+if __name__ == "__main__":
+    main()

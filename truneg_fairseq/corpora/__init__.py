@@ -1,0 +1,1 @@
+"""Corpora: published datasets and text files to plain text, and plain text to lines."""
