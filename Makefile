@@ -16,9 +16,11 @@ DONE := $(VENV)/.done
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 # torch is named in every call: no dependency may replace it.
 INSTALL := $(PIP) install --no-build-isolation "$(TORCH)"
+# The versions and hashes of the tests' set-up, where they are known for this Python and machine; ranges are for users.
+LOCK = $(wildcard $(shell .ci/lock-name "$(PYTHON)"))
 
 .DELETE_ON_ERROR:
-.PHONY: setup demo test test-all lint types audit docs wheel clean
+.PHONY: setup demo test test-all lint types audit docs wheel lock clean
 
 setup: $(DONE)/package $(DONE)/wordnet $(DONE)/weights
 
@@ -49,6 +51,10 @@ wheel: $(DONE)/package
 # Known vulnerabilities of what is installed; passes, and says so, where their database cannot be reached.
 audit: $(DONE)/package
 	@.ci/audit "$(VENV)"
+
+# The versions of the set-up, for this Python and machine, from the ranges of pyproject.toml as they resolve today.
+lock: $(DONE)/wheels
+	@.ci/lock "$(VENV)" "$(TORCH)" "$(DONE)"/wheels/fairseq*.whl
 
 clean:
 	rm -rf "$(VENV)" demo build dist truneg_fairseq.egg-info
@@ -83,7 +89,8 @@ $(DONE)/wheels: | $(DONE)/torch
 $(DONE)/package: EXTRAS = test
 $(DONE)/demo: EXTRAS = fairseq,hf,report
 $(DONE)/package $(DONE)/demo: setup.py pyproject.toml | $(DONE)/wheels
-	@echo "set-up: truneg_fairseq[$(EXTRAS)]"
+	@echo "set-up: truneg_fairseq[$(EXTRAS)]$(if $(filter test,$(EXTRAS)),$(if $(LOCK), with the versions of $(LOCK)))"
+	@$(if $(filter test,$(EXTRAS)),$(if $(LOCK),$(PIP) install --no-build-isolation --no-deps --require-hashes -r $(LOCK),:),:)
 	@$(INSTALL) "$(DONE)"/wheels/fairseq*.whl -e ".[$(EXTRAS)]"
 	@$(BIN)/python -c "import torchaudio" 2>/dev/null || $(PIP) uninstall --yes torchaudio
 	@touch $@

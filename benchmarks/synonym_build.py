@@ -1,10 +1,9 @@
-"""Time and peak memory of building synonym tables: WordNet's from a cold start, and from a large file of vectors.
+"""Time and peak memory of building synonym tables of WordNet from a cold start.
 
     python benchmarks/synonym_build.py --vocabulary vocab.txt
 
 Each build is a new process, timed from its start to its end (imports included). The vocabulary is a file of one token a
-line (BERT's vocab.txt) or a fairseq dict.txt. The vectors are random, in GloVe's text format, the vocabulary's words
-among them: 400,000 x 300 take 1 GB in the system's folder for temporary files.
+line (BERT's vocab.txt) or a fairseq dict.txt.
 """
 
 from __future__ import annotations
@@ -17,12 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-import numpy as np
-from tqdm import tqdm
-
 _SPECIAL = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}  # fairseq adds its own
-_DIGITS = 4
-_ROWS_AT_ONCE = 2000
 
 
 def write_dictionary(vocabulary: Path, folder: Path) -> list[str]:
@@ -31,18 +25,6 @@ def write_dictionary(vocabulary: Path, folder: Path) -> list[str]:
     tokens = [token for line in lines if line and (token := line.split(" ")[0]) not in _SPECIAL]
     (folder / "dict.txt").write_text("".join(f"{token} 1\n" for token in tokens), encoding="utf-8")
     return tokens
-
-
-def write_vectors(path: Path, words: list[str], count: int, dimensions: int) -> None:
-    """Random vectors; the words in random places among words that no vocabulary has."""
-    rng = np.random.default_rng(1)
-    words = (words + [f"filler{number}" for number in range(max(0, count - len(words)))])[:count]
-    rng.shuffle(words)
-    with path.open("w", encoding="utf-8") as file:
-        for start in tqdm(range(0, count, _ROWS_AT_ONCE), desc=f"writing {path.name}", disable=None):
-            names = words[start : start + _ROWS_AT_ONCE]
-            values = np.char.mod(f"%.{_DIGITS}f", rng.standard_normal((len(names), dimensions)))
-            file.writelines(f"{name} {' '.join(row)}\n" for name, row in zip(names, values, strict=True))
 
 
 def measure(*arguments: object) -> tuple[float, float, str]:
@@ -65,25 +47,17 @@ def main() -> None:
     """Prints one row a build."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--vocabulary", type=Path, required=True, help="file with one token per line")
-    parser.add_argument("--vectors", type=int, default=400_000, metavar="N", help="0 for WordNet's tables only")
-    parser.add_argument("--dimensions", type=int, default=300, metavar="D")
     parser.add_argument("--repeat", type=int, default=3, metavar="N", help="builds of each source; the median is shown")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         tokens = write_dictionary(args.vocabulary, folder)
-        builds: list[tuple[str, list[object]]] = [("wordnet", []), ("inflected", [])]
-        if args.vectors:
-            write_vectors(folder / "vectors.txt", tokens, args.vectors, args.dimensions)
-            title = f"embeddings, {args.vectors:,} x {args.dimensions}"
-            builds.append((title, ["--source", "embeddings", "--vectors", folder / "vectors.txt"]))
-        builds[1][1].extend(["--source", "inflected"])
         print(f"{len(tokens):,} tokens, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
         print(f"{'source':<28}{'seconds':>9}{'peak MB':>9}")
-        for title, flags in builds:
+        for title in ("wordnet", "inflected"):
             runs = [
-                measure("--data", folder, "--output", folder / "table.npz", *flags)
-                for _ in range(1 if "embeddings" in title else args.repeat)
+                measure("--data", folder, "--output", folder / "table.npz", "--source", title)
+                for _ in range(args.repeat)
             ]
             seconds, megabytes, line = sorted(runs)[len(runs) // 2]
             print(f"{title:<28}{seconds:>9.1f}{megabytes:>9.0f}  {line}", flush=True)

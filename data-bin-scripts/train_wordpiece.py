@@ -13,7 +13,7 @@ from pathlib import Path
 from tokenizers.trainers import WordPieceTrainer
 
 from truneg_fairseq.commands.main import run_as_script
-from truneg_fairseq.corpora.text import read_lines, require_plain
+from truneg_fairseq.data.text import read_lines, require_plain
 from truneg_fairseq.data.tokenizer import BERT_SPECIALS, bert_tokenizer
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.files import replacing_text, require_different, require_writable

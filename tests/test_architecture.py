@@ -15,9 +15,9 @@ from support.commands import PLUGIN, command_environment
 LAYERS = """
 errors
 files options
+registry
 workers
 vocabulary
-corpora
 data
 corpus_counts synonyms
 objectives

@@ -59,7 +59,7 @@ def test_the_demo_runs_and_continues(wordnet, tmp_path):
     assert list(commands(shown)) == steps
     assert commands(shown)["training hc"][0].endswith("fairseq-train")
     assert "masked_lm_hc" in commands(shown)["training hc"]
-    assert "| HC (paper) |" in shown, "the published study"
+    assert "\nHC (paper) " in shown, "the published study"
     assert (tmp_path / "demo" / "explained.html").exists()
     again = run_demo(tmp_path, *sizes).stdout
     assert list(commands(again)) == [name for name in steps if name not in ("false negatives", "binarize", "convert")]

@@ -75,6 +75,24 @@ def test_the_page_of_options_is_made_from_this_code():
     assert made["PAGE"].read_text(encoding="utf-8") == made["page"](), "python docs/reference/make_options.py"
 
 
+def test_the_tables_of_results_are_made_of_the_published_lines():
+    made = runpy.run_path(str(REPOSITORY / "docs" / "results" / "summary.py"))
+    for table in made["TABLES"]:
+        assert made["page_with"](table) == table.page.read_text(encoding="utf-8"), "python docs/results/summary.py"
+    assert max(map(len, made["terminal"]().splitlines())) <= 100, "the demo prints it on a terminal"
+
+
+def test_commits_are_named_by_their_full_hash():
+    pattern = re.compile(r"(?:commit|revision) [`]?([0-9a-f]{6,39})\b", re.IGNORECASE)
+    assert {name: found for name in PAGES if (found := pattern.findall((REPOSITORY / name).read_text("utf-8")))} == {}
+
+
+def test_a_release_has_one_version():
+    version = truneg_fairseq.__version__
+    assert f"\nversion: {version}\n" in (REPOSITORY / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\n## {version}" in (REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
 def test_the_readmes_training_parses():
     readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
     command = re.search(r"\n(fairseq-train DATA-BIN .*?[^\\])\n", readme, re.DOTALL).group(1)

@@ -175,7 +175,7 @@ NOT_JSON = "is not JSON in UTF-8"
         (Pair, '{"first": "1", "second": []}', "first: Expected int, got str"),
         (Pair, '{"first": true, "second": []}', "first: Expected int, got bool"),
         (Pair, '{"first": 1}', "missing required field second"),
-        (Pair, "[1]", "it: Expected object, got array"),
+        (Pair, "[1]", "Expected object, got array"),
     ],
 )
 def test_json_of_any_shape_and_type_is_one_line(tmp_path, kind, text, message):

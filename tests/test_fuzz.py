@@ -41,7 +41,6 @@ from truneg_fairseq.objectives.false_negatives import AcceptanceModel
 from truneg_fairseq.results.result import read_results
 from truneg_fairseq.synonyms.lists import TsvLexicon
 from truneg_fairseq.synonyms.table import SynonymTable
-from truneg_fairseq.synonyms.vectors import read_vectors
 from truneg_fairseq.vocabulary import read_symbols, spell_symbols
 
 CASES = int(os.environ.get("FUZZ_CASES", "12"))
@@ -162,7 +161,6 @@ def read_hugging_face(folder: Path) -> None:
     read_model(folder / "m")
 
 
-VECTORS = b"3 2\nthe 0.1 0.2\ncat 0.3 0.4\nsat -1 2e-3\n"
 ANSWERS = {"id": "1", "question": "Who?", "answers": [{"text": "cat", "answer_start": 4}]}
 SQUAD = {"version": "1.1", "data": [{"title": "t", "paragraphs": [{"context": "The cat sat.", "qas": [ANSWERS]}]}]}
 ACCEPTANCE = {"coefficients": {"table": 1.0, "embedding": 2.0}, "intercept": -1.0, "provenance": {"data": "x"}}
@@ -197,7 +195,6 @@ READERS = {
     "results": one_file("r.jsonl", RESULT, lambda path: read_results([path])),
     "dictionary": one_file("dict.txt", "the 3\ncat 2\n##s 1\n", read_symbols),
     "GPT-2 numbers": one_file("encoder.json", {"a": 0, "b": 1, "c": 2}, lambda path: spell_symbols(["0", "2"], path)),
-    "vectors": one_file("v.txt", VECTORS, lambda path: list(read_vectors(path))),
     "SQuAD": one_file("s.json", SQUAD, read_squad),
     "predictions": one_file("p.json", {"a": "b"}, read_predictions),
     "GLUE": one_file("d.tsv", GLUE, lambda path: read_split(TASKS["CoLA"], "train", path)),

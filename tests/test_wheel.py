@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tarfile
 import venv
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,8 @@ def wheel(tmp_path_factory) -> Path:
         packed = {name.partition("/")[2] for name in archive.getnames()}
     assert packed >= {"Makefile", "tests/conftest.py", "tests/support/commands.py"}, "what `make test` needs"
     (path,) = (folder / "dist").glob("*.whl")
+    with zipfile.ZipFile(path) as archive:
+        assert "truneg_fairseq/py.typed" in archive.namelist(), "type checkers read the annotations of installed code"
     return path
 
 
@@ -104,8 +107,8 @@ def test_the_base_works_without_fairseq_and_tells_the_extras(wheel, tmp_path):
     assert "1 usable pairs" in run(programs / "truneg", "synonyms", "build", "--data", ".", *arguments, cwd=tmp_path)
     parts = "objectives.build vocabulary synonyms.build finetuning.squad_files finetuning results.comparison"
     modules = ", ".join(f"truneg_fairseq.{name}" for name in parts.split())
-    install = "pip install --no-build-isolation 'truneg_fairseq[fairseq]'"
-    told = {"criterions": install, "hf": "pip install 'truneg_fairseq[hf]'"}
+    install = "pip install --no-build-isolation '.[fairseq]' in the clone of truneg_fairseq"
+    told = {"criterions": install, "hf": "pip install '.[hf]' in the clone of truneg_fairseq"}
     code = f"""
 import importlib, {modules}
 import sys

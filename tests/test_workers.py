@@ -84,6 +84,7 @@ def test_a_log_gets_a_line_now_and_then_and_nothing_of_what_is_quick(monkeypatch
     with Progress(total=5, file=stream) as bar:
         bar.update(5)
     assert stream.getvalue() == ""
+    monkeypatch.setattr(workers, "SECONDS_TO_FIRST_LINE", 0.05)
     monkeypatch.setattr(workers, "SECONDS_A_LINE", 0.1)
     with Progress(total=5, desc="a run", file=stream) as bar:
         for _ in range(20):

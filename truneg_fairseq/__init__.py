@@ -11,10 +11,19 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
+from .registry import register_alternatives, register_task, register_term, register_yardstick
+
 if TYPE_CHECKING:
     from .objectives import TrueNegativeLoss
 
-__all__ = ["TrueNegativeLoss", "register"]
+__all__ = [
+    "TrueNegativeLoss",
+    "register",
+    "register_alternatives",
+    "register_task",
+    "register_term",
+    "register_yardstick",
+]
 
 __version__ = "0.1.0"
 

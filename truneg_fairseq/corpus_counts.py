@@ -13,16 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import files
-from .corpora.text import read_lines
 from .data.indexed import read_tokens
+from .data.text import read_lines
 from .errors import TrueNegError, require
 from .options import option
-from .vocabulary import fingerprint, read_symbols, vocabulary_of_tokenizer
+from .vocabulary import ends_of, fingerprint, load_transformers_tokenizer, read_symbols, symbols_of_tokenizer
 from .workers import Progress
 
 FILE_NAME = "corpus_counts.npz"
 _MEMBERS = ("words", "pair_steps", "pair_n", "triple_steps", "triple_n", "metadata")
-_EXPECTED = "corpus counts, the npz that 'truneg data counts --data DATA-BIN' writes"
+_EXPECTED = "an npz of 'truneg data counts', with --data DATA-BIN, or --text TXT --tokenizer MODEL --output NPZ"
 _SPLIT = "train"
 _DISCOUNT, _MOST = 0.6, 64  # of docs/explain/method.md
 _LINES = 1000  # that are tokenized at once
@@ -73,6 +73,9 @@ class CorpusCounts(_Metadata):
 
     def save(self, path: Path) -> None:
         """Writes the counts as an npz."""
+        if not len(self.pairs):
+            names = ", ".join(map(str, self.source.get("text") or [self.source.get("data")]))
+            raise TrueNegError(f"{names}: has no two tokens to count; expected a text")
         arrays: dict[str, Any] = {"words": self.words}
         for kind, counted in (("pair", self.pairs), ("triple", self.triples)):
             # The steps between ascending keys are small, and compress to a third of them.
@@ -142,10 +145,8 @@ def count_corpus(options: CountOptions) -> tuple[Path, CorpusCounts]:
 def _count_text(texts: Sequence[Path], name: str) -> CorpusCounts:
     """Counts lines in the ids of a tokenizer of transformers; each ends with the token that ends its sentences."""
     require("transformers", extra="hf")
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
-    end = tokenizer.sep_token_id if tokenizer.eos_token_id is None else tokenizer.eos_token_id
+    tokenizer = load_transformers_tokenizer(name)
+    _, end = ends_of(tokenizer)
 
     def parts() -> Iterator[NDArray[np.int64]]:
         lines = (line for text in texts for line in read_lines(text) if line.strip())
@@ -154,7 +155,7 @@ def _count_text(texts: Sequence[Path], name: str) -> CorpusCounts:
             yield np.array([token for ids in found for token in (*ids, end)], dtype=np.int64)
 
     source = {"text": [str(path) for path in texts], "truneg_fairseq": files.VERSION}
-    return count_tokens(parts(), vocabulary_of_tokenizer(tokenizer).symbols, source=source)
+    return count_tokens(parts(), symbols_of_tokenizer(tokenizer), source=source)
 
 
 def count_tokens(

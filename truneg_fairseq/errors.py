@@ -63,6 +63,8 @@ def describe(error: Exception) -> str:
         return str(error)
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename or 'a file'}: {error.strerror}"
+    if str(error).startswith("Symlink loop"):  # pathlib's, before Python 3.13
+        return f"{error}; expected a file"
     return f"{type(error).__name__}: {reason(error)}; run the same command with --traceback to see where it arose"
 
 
@@ -85,10 +87,13 @@ def check_torch() -> str:
     return version
 
 
-def require(*modules: str, extra: str) -> None:
-    """Refuses with a :class:`MissingExtraError` to go on without a part's modules; it has the command that installs."""
+def require(*modules: str, extra: str = "") -> None:
+    """Refuses with a :class:`MissingExtraError` to go on without a part's modules; it has the command that installs
+    the extra, or the modules themselves.
+    """
     check_torch()
     for module in modules:
         if importlib.util.find_spec(module) is None:
-            command = f"{_FAIRSEQ if extra == 'fairseq' else 'pip install '}'truneg_fairseq[{extra}]'"
+            wanted = f"'.[{extra}]' in the clone of truneg_fairseq" if extra else module
+            command = f"{_FAIRSEQ if extra == 'fairseq' else 'pip install '}{wanted}"
             raise MissingExtraError(f"{module}: not installed, and this part of truneg_fairseq needs it; run {command}")

@@ -235,7 +235,7 @@ def convert(content: Mapping[str, Any], where: str, kind: type[T], *, expected: 
 
 def _unfit(where: str, error: msgspec.ValidationError, expected: str) -> TrueNegError:
     what, _, place = str(error).replace("`", "").replace("$.", "").partition(" - at ")
-    return TrueNegError(f"{where}: {place or 'it'}: {what}; expected {expected}")
+    return TrueNegError(f"{where}: {f'{place}: ' if place else ''}{what}; expected {expected}")
 
 
 def save_arrays(path: Path, metadata: Mapping[str, Any], **arrays: Any) -> None:

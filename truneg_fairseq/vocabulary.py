@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import TrueNegError
+from .errors import TrueNegError, reason
 from .files import read_json
 
 WORDPIECE_CONTINUATION = "##"
@@ -301,6 +301,42 @@ class WordBoundaries(NamedTuple):
         return WordBoundaries(*(None if marks is None else torch.as_tensor(marks, device=device) for marks in self))
 
 
+def load_transformers_tokenizer(name: str) -> Any:
+    """A tokenizer of transformers, by its folder or its name on the hub."""
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+    except Exception as error:  # transformers fails in many ways
+        expected = "its folder" if Path(name).is_file() else "a model's folder, or its name on the hub"
+        raise TrueNegError(f"{name}: has no tokenizer of transformers ({reason(error)}); expected {expected}") from None
+
+
+def symbols_of_tokenizer(tokenizer: Any, rows: int = 0) -> list[str]:
+    """The tokens of a tokenizer of transformers by id, which counts of a text are in, filled up to ``rows``."""
+    ids = tokenizer.get_vocab()
+    symbols = [f"<unused{index}>" for index in range(max(rows, max(ids.values()) + 1))]
+    for token, index in ids.items():
+        symbols[index] = token
+    return symbols
+
+
+def ends_of(tokenizer: Any) -> tuple[int, int]:
+    """The ids before and after every text: of [CLS] and [SEP], or where a tokenizer has none of bos and eos."""
+    pairs = (("cls", "bos"), ("sep", "eos"))
+    ids = [[getattr(tokenizer, f"{name}_token_id") for name in names] for names in pairs]
+    begin, end = (next((one for one in found if one is not None), None) for found in ids)
+    if begin is None or end is None:
+        name = tokenizer.name_or_path or type(tokenizer).__name__
+        raise TrueNegError(f"{name}: its tokenizer has no tokens for both ends of a text (cls and sep, or bos and eos)")
+    return int(begin), int(end)
+
+
+def padding_of(tokenizer: Any) -> int:
+    """The id of padding; -1, which no token has, where the tokenizer has none."""
+    return -1 if tokenizer.pad_token_id is None else int(tokenizer.pad_token_id)
+
+
 def vocabulary_of_tokenizer(tokenizer: Any, tokenization: str = "auto", size: int | None = None) -> Vocabulary:
     """The vocabulary of a tokenizer of transformers.
 
@@ -309,20 +345,13 @@ def vocabulary_of_tokenizer(tokenizer: Any, tokenization: str = "auto", size: in
         tokenization: how it marks whole words, see :class:`Vocabulary`.
         size: rows of the model's embeddings, where they are more than the tokenizer's tokens; the rest are not words.
     """
-    name = tokenizer.name_or_path or type(tokenizer).__name__
-    ids = tokenizer.get_vocab()
-    needed = max(ids.values()) + 1
-    if size is not None and needed > size:
+    symbols = symbols_of_tokenizer(tokenizer, size or 0)
+    if size is not None and len(symbols) > size:
         raise TrueNegError(
-            f"{name}: the tokenizer needs {needed:,} embeddings, the model has {size:,}; call "
-            f"model.resize_token_embeddings({needed})"
+            f"{tokenizer.name_or_path or type(tokenizer).__name__}: the tokenizer needs {len(symbols):,} embeddings, "
+            f"the model has {size:,}; call model.resize_token_embeddings({len(symbols)})"
         )
-    symbols = [f"<unused{index}>" for index in range(size or needed)]
-    unused = set(symbols)
-    for token, index in ids.items():
-        unused.discard(symbols[index])
-        symbols[index] = token
-    special = {*unused, *tokenizer.all_special_tokens}
+    special = {*symbols} - tokenizer.get_vocab().keys() | {*tokenizer.all_special_tokens}
     if tokenization == "auto" and tokenizer.is_fast:
         tokenization = tokenization_of(tokenizer.backend_tokenizer.to_str())
     return Vocabulary.from_symbols(symbols, tokenization, special=special, added=tokenizer.get_added_vocab().keys())

@@ -28,7 +28,7 @@ Advance = Callable[[int], None]
 
 Work = Callable[[Task, Advance], None]
 
-SECONDS_A_LINE = 30.0
+SECONDS_TO_FIRST_LINE, SECONDS_A_LINE = 5.0, 30.0
 _REFRESH_SECONDS = 0.2
 
 
@@ -104,22 +104,22 @@ def _work(task: Any) -> None:
 
 
 class Progress(tqdm):
-    """tqdm's bar on stderr; if that is no terminal, a line every half minute."""
+    """tqdm's bar on stderr; if that is no terminal, a line after five seconds, then every half minute."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         kwargs.setdefault("file", sys.stderr)
         self._drawn = kwargs["file"].isatty()
-        self._printed = time.monotonic()
+        self._next = time.monotonic() + SECONDS_TO_FIRST_LINE
         if not self._drawn:
-            kwargs |= {"mininterval": SECONDS_A_LINE, "delay": SECONDS_A_LINE, "ncols": 0, "leave": False}
+            kwargs |= {"mininterval": SECONDS_TO_FIRST_LINE, "delay": SECONDS_TO_FIRST_LINE, "ncols": 0, "leave": False}
         super().__init__(*args, **kwargs)
 
     def display(self, msg: str | None = None, pos: int | None = None) -> bool | None:
         """Draws the bar, or prints a line if the last one is old enough."""
         if self._drawn:
             return bool(super().display(msg, pos))
-        if time.monotonic() - self._printed > SECONDS_A_LINE:
-            self._printed = time.monotonic()
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + SECONDS_A_LINE
             print(self, file=self.fp, flush=True)
         return None
 

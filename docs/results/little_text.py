@@ -113,8 +113,9 @@ def difference(found: Summary | None) -> str:
     return (f"**{text}**" if low > 0 or high < 0 else text) + mark
 
 
-def mean(results: Sequence[Result], model: str, task: str, metric: str) -> str:
-    found = [each.metrics[metric] for each in results if (each.model, each.task) == (model, task)]
+def mean(results: Sequence[Result], model: str, task: str, metric: str, seeds: Sequence[int]) -> str:
+    chosen = [each for each in results if (each.model, each.task) == (model, task) and each.seed in seeds]
+    found = [each.metrics[metric] for each in chosen]
     return f"{np.mean(found):.3f}" if found else ""
 
 
@@ -125,8 +126,8 @@ def tables(results: Sequence[Result], length: Length) -> list[str]:
     lines.append("|---|---|---|" + "---:|" * len(columns))
     for arm in arms:
         seeds = sorted({each.seed for each in results if (each.model, each.task) == (arm, HELD_OUT)})
-        valid = ", ".join(filter(None, (mean(results, arm, VALID.format(epoch), BITS) for epoch in epochs)))
-        values = [mean(results, arm, task, metric) for _, task, metric in columns]
+        valid = ", ".join(filter(None, (mean(results, arm, VALID.format(epoch), BITS, seeds) for epoch in epochs)))
+        values = [mean(results, arm, task, metric, seeds) for _, task, metric in columns]
         shown = ", ".join(map(str, seeds)) if valid else ""
         lines.append(f"| `{arm}` | {shown} | {valid} | {' | '.join(values)} |")
     trained = [

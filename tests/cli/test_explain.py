@@ -13,6 +13,7 @@ import torch
 from support.cli_runs import assert_one_line, training
 from support.commands import PIECES, WORDS, run_command, truneg
 from support.trainings import table_of
+from transformers import pipeline
 
 from truneg_fairseq import register
 from truneg_fairseq.commands.main import main
@@ -51,20 +52,15 @@ def test_every_word_is_masked_in_turn(trained, tmp_path):
     assert record["text"] == TEXT
     assert [part["text"] for part in record["parts"] if "verdict" not in part], "'script' is unknown"
 
-    from truneg_fairseq.models.bert import BertModel
-
-    interface = BertModel.from_pretrained(str(trained / "run"), "checkpoint_last.pt", str(trained / "data-bin"))
-    tokens = interface.encode(TEXT)
+    main(["convert", str(trained / "run" / "checkpoint_last.pt"), str(tmp_path / "hf")])
+    fill = pipeline("fill-mask", model=str(tmp_path / "hf"))
+    tokens = fill.tokenizer(TEXT).input_ids
     for place, part in ((2, masked["primary"]), (5, masked["s"])):
-        gold = int(tokens[place])
-        masked_tokens = tokens.clone()[None]
-        masked_tokens[0, place] = interface.task.mask_idx
-        with torch.no_grad():
-            probabilities = interface.model(masked_tokens)[0][0, place].softmax(-1)
-        best = probabilities.topk(5)
-        assert part["gold_probability"] == pytest.approx(float(probabilities[gold]), abs=1e-5)
-        assert [chance for _, chance in part["top"]] == pytest.approx(best.values.tolist(), abs=1e-5)
-        assert part["prediction"] == interface.task.source_dictionary[int(best.indices[0])]
+        text = fill.tokenizer.decode([*tokens[1:place], fill.tokenizer.mask_token_id, *tokens[place + 1 : -1]])
+        filled = fill(text, top_k=5)
+        assert [chance for _, chance in part["top"]] == pytest.approx([each["score"] for each in filled], abs=1e-5)
+        gold = fill(text, targets=[fill.tokenizer.convert_ids_to_tokens(tokens[place])])[0]
+        assert part["gold_probability"] == pytest.approx(gold["score"], abs=1e-5)
     assert masked["s"]["verdict"] == "right" or "is a piece" in masked["s"]["reason"]
     assert masked["walk"]["verdict"] == "right" or "is a piece" in masked["walk"]["reason"]
     assert {"main", "principal", "chief"} <= set(masked["primary"]["synonyms"])

@@ -55,7 +55,7 @@ def test_the_hub_runs_no_code(trap, tmp_path):
 
     (tmp_path / "run").mkdir()
     (tmp_path / "evil.pt").rename(tmp_path / "run" / "checkpoint_last.pt")
-    with pytest.raises(TrueNegError, match="which is not safe to load"):
+    with pytest.raises(TrueNegError, match=r"from_pretrained: .*; run truneg convert CKPT.pt DIR"):
         BertModel.from_pretrained("run", "checkpoint_last.pt", "bin")
     assert not trap.exists()
 

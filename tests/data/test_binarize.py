@@ -19,11 +19,11 @@ from support.commands import command_environment, truneg_data, wait_until
 from support.tokenizers_made import gpt2, sentencepiece
 
 from truneg_fairseq import files
-from truneg_fairseq.corpora import text
-from truneg_fairseq.corpora.text import plan_chunks, read_span
 from truneg_fairseq.data import binarize as binarize_module
+from truneg_fairseq.data import text
 from truneg_fairseq.data.binarize import CHUNK_BYTES, Binarized, BinarizeOptions, ChunkEncoder, id_dtype
 from truneg_fairseq.data.indexed import require_whole_split, write_index
+from truneg_fairseq.data.text import plan_chunks, read_span
 from truneg_fairseq.data.tokenizer import BERT_SPECIALS, TextTokenizer, load_tokenizer, wordpiece_tokenizer
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.vocabulary import read_symbols
@@ -343,7 +343,10 @@ def test_unfit_inputs(done, tmp_path, monkeypatch):
         assert not (tmp_path / "data").exists()
 
     refuses("no text: expected files for --train")
-    refuses(r"x\.jsonl: is not plain text; make it so with 'truneg data text'", write(tmp_path / "x.jsonl", ["{}"]))
+    refuses(
+        r"x\.jsonl: is not plain text; make it so with data-bin-sc",
+        write(tmp_path / "x.jsonl", ["{}"]),
+    )
     refuses("--shard 0/2: expected i/n", done / "train.txt", shard="0/2")
     blank = write(tmp_path / "blank.txt", ["", " "])
     refuses(r"--train: there is no text in .*blank\.txt; expected .*; remove .*data\.parts", blank)

@@ -29,7 +29,7 @@ from truneg_fairseq import register
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.data.tokenizer import wordpiece_tokenizer
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.evaluation import minimal_pairs
+from truneg_fairseq.evaluation import held_out, minimal_pairs
 from truneg_fairseq.evaluation.held_out import HeldOut
 from truneg_fairseq.evaluation.hf_scorer import hugging_face_scorer
 from truneg_fairseq.evaluation.minimal_pairs import Blimp
@@ -96,7 +96,7 @@ def test_explained_as_by_the_checkpoint(measured, converted, tmp_path):
     moved.rename(converted[3])
 
 
-def test_inspected_as_transformers_computes_it(measured, tmp_path):
+def test_inspected_as_transformers_computes_it(measured, tmp_path, monkeypatch):
     from transformers import AutoModelForMaskedLM
 
     results = tmp_path / "results.jsonl"
@@ -122,6 +122,7 @@ def test_inspected_as_transformers_computes_it(measured, tmp_path):
     assert 0 < found.metrics["ece"] < 1
     assert sum(found.denominators["bits"]) == len(loss)
     assert found.settings["updates"] == 0
+    monkeypatch.setattr(held_out, "judge_of", lambda *given: pytest.fail("a table was built first"))
     with pytest.raises(SystemExit, match="no such file; expected the text"):
         main([*command[:3], "held-out=valid"])
 
@@ -220,7 +221,7 @@ class Tokenizer(BertTokenizerFast):
 
 
 @pytest.mark.parametrize("model_type", ["strange", "bert"])
-def test_a_folders_own_code_never_runs_even_if_stdin_says_yes(measured, model_type, tmp_path, monkeypatch):
+def test_a_folders_own_code_never_runs_even_if_stdin_says_yes(measured, model_type, tmp_path, monkeypatch, caplog):
     bert, ran = shutil.copytree(measured / "bert", tmp_path / "bert"), tmp_path / "ran"
     (bert / "strange.py").write_text(_STRANGE.format(ran=str(ran)))
     ours = {"AutoConfig": "strange.Config", "AutoModelForMaskedLM": "strange.Model"}
@@ -240,6 +241,7 @@ def test_a_folders_own_code_never_runs_even_if_stdin_says_yes(measured, model_ty
         with contextlib.nullcontext() if model_type == "bert" else pytest.raises(SystemExit, match=own):
             main([str(word) for word in command])
         assert not ran.exists()
+        assert model_type == "strange" or "its own code never runs; it is measured as transformers' Bert" in caplog.text
 
 
 def test_an_encoder_without_a_head_has_states_alone(tmp_path):
@@ -273,6 +275,42 @@ def test_a_token_that_the_configuration_takes_for_padding_is_attended_to(tmp_pat
         assert torch.allclose(row, expected, atol=1e-5)
 
 
+def test_a_tokenizer_with_bos_and_eos_and_no_padding(tmp_path):
+    """As EuroBERT's; the token 0 is a word like others."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import AutoModelForMaskedLM, PreTrainedTokenizerFast
+
+    from truneg_fairseq.hf import mix_counts
+
+    tokens = ["the", "[UNK]", "<bos>", "<eos>", "[MASK]", *(token for token in WORDS if token != "the")]
+    made = Tokenizer(models.WordPiece({token: row for row, token in enumerate(tokens)}, unk_token="[UNK]"))
+    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    named = {"bos_token": "<bos>", "eos_token": "<eos>", "mask_token": "[MASK]", "unk_token": "[UNK]"}
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=made, **named)
+    random_model("BertForMaskedLM", tokens=tokens).save_pretrained(tmp_path / "bert")
+    tokenizer.save_pretrained(tmp_path / "bert")
+    (tmp_path / "text.txt").write_text("the kid walked to the car .\nthe big film the end the car .\n" * 30)
+    scorer, own = opened(tmp_path / "bert")
+    assert (own.begin, own.end, own.padding) == (2, 3, -1)
+    text = yardstick(HeldOut, own, tmp_path / "text.txt", batch_size=3)
+    for sources, targets, lengths in text._batches(scorer):
+        judged, _ = scorer.judge(text._judge, sources, targets, lengths)
+        (rows, places), gold = targets.ne(-1).nonzero(as_tuple=True), targets[targets.ne(-1)]
+        assert judged.gold.tolist() == gold.tolist()
+        assert 0 in gold
+        with torch.no_grad():
+            for row in range(len(sources)):
+                expected = scorer.model(sources[row : row + 1, : lengths[row]]).logits[0, places[rows == row]]
+                torch.testing.assert_close(judged.logits[rows == row], expected, rtol=1e-4, atol=1e-4)
+    counts = ["--text", str(tmp_path / "text.txt"), "--tokenizer", str(tmp_path / "bert")]
+    main(["data", "counts", *counts, "--output", str(tmp_path / "counts.npz")])
+    model = AutoModelForMaskedLM.from_pretrained(tmp_path / "bert").eval()
+    mix_counts(model, tokenizer, tmp_path / "counts.npz", 0.9)
+    with torch.no_grad():  # "the" on the left is a neighbour, not padding
+        likely = model(torch.tensor([own.framed([0, 4, *tokenizer.encode("walked", add_special_tokens=False)])])).logits
+    assert tokens[int(likely[0, 2].argmax())] == "kid"
+
+
 def test_an_adapters_folder_is_its_model_and_the_adapter(tmp_path):
     peft = pytest.importorskip("peft")
     from transformers import AutoModelForMaskedLM
@@ -288,6 +326,15 @@ def test_an_adapters_folder_is_its_model_and_the_adapter(tmp_path):
     with torch.no_grad():
         expected = adapted(torch.from_numpy(ids)[None]).logits[0, 2].log_softmax(-1)
     assert torch.allclose(row[0], expected, atol=1e-5)
+    (tmp_path / "adapter" / "config.json").write_bytes((base / "config.json").read_bytes())
+    ((_, row),) = opened(tmp_path / "adapter")[0].log_probabilities([Query(ids, 2)])
+    assert torch.allclose(row[0], expected, atol=1e-5)
+    merged = adapted.merge_and_unload()
+    merged.save_pretrained(tmp_path / "adapter")
+    with pytest.raises(TrueNegError, match=r"adapter: has a whole model \(model\.safetensors\) and an adapter"):
+        opened(tmp_path / "adapter")
+    with pytest.raises(SystemExit, match=r"adapter: has an adapter \(adapter_config.json\); expected a whole model"):
+        main(["convert", str(tmp_path / "adapter"), str(tmp_path / "a.pt"), "--data", str(tmp_path)])
 
 
 def test_electras_folder_has_a_generator_that_predicts_and_a_discriminator_that_encodes(tmp_path):
@@ -352,7 +399,32 @@ def test_a_checkpoint_is_read_once_and_mapped(folder, checkpoints, monkeypatch, 
     assert "\nheld-out text\n" in capsys.readouterr().out
 
 
-def test_mistakes_are_one_line(tmp_path):
+def test_models_of_different_lengths_are_measured_on_the_same_samples(folder, checkpoints, tmp_path):
+    data, results = folder / "data-bin", tmp_path / "results.jsonl"
+    short = save(random_model("BertForMaskedLM", tokens=TOKENS, max_position_embeddings=12), tmp_path / "bert", TOKENS)
+    main(["convert", str(short), str(tmp_path / "short.pt"), "--data", str(data)])
+    models = [f"long={checkpoints['bert']}", f"short={tmp_path / 'short.pt'}"]
+    flags = ["--data", str(data), "--cpu", "--task", "held-out=valid"]
+    main(["evaluate", *models, *flags, "--results", str(results)])
+    long, cut = (line.settings for line in read_results([results]))
+    assert long["masked"] == cut["masked"] > 30
+    with pytest.raises(
+        SystemExit, match=r"short\.pt: reads 12 tokens and so \d+ samples of valid, .* fewest tokens last"
+    ):
+        main(["evaluate", models[0], *reversed(models[1:]), f"again={checkpoints['bert']}", *flags])
+
+
+def test_weights_of_layers_that_the_configuration_lacks_are_refused(tmp_path):
+    folder = hugging_face_bert(tmp_path / "bert")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 1}))
+    with pytest.raises(
+        TrueNegError, match=r"its weights have bert\.encoder\.layer\.1\..*config\.json describes does not"
+    ):
+        hugging_face_scorer(folder, 0, cpu=True)
+
+
+def test_mistakes_are_one_line(tmp_path, monkeypatch):
     from transformers import BartConfig, BartForConditionalGeneration
 
     sizes = {"d_model": 8, "encoder_layers": 1, "decoder_layers": 1, "vocab_size": len(TOKENS)}
@@ -363,6 +435,26 @@ def test_mistakes_are_one_line(tmp_path):
     for task in ("blimpp=x", "blimp"):
         with pytest.raises(SystemExit, match=f"--task {task}: expected NAME=FILE, with a name of held-out, lexsub"):
             main(["evaluate", str(tmp_path), "--task", task])
+    counts = ["data", "counts", "--output", str(tmp_path / "c.npz"), "--tokenizer"]
+    (tmp_path / "empty.txt").write_text("\n")
+    bert = hugging_face_bert(tmp_path / "bert")
+    for given, line in (
+        (
+            [str(bert / "vocab.txt"), "--text", str(bert / "vocab.txt")],
+            r"vocab\.txt: has no tokenizer .*expected its folder",
+        ),
+        (
+            [str(bert), "--text", str(tmp_path / "empty.txt")],
+            r"empty\.txt: has no two tokens to count; expected a text",
+        ),
+    ):
+        with pytest.raises(SystemExit, match=line):
+            main([*counts, *given])
+        assert not (tmp_path / "c.npz").exists()
+    for content in ('{"text": "A car."}\n', '[\n  {"text": "A car."}\n]\n'):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content.encode())))
+        with pytest.raises(SystemExit, match="stdin: is not plain text"):
+            main(["explain", "--checkpoint", str(bert)])
 
 
 def test_counts_are_looked_up_alike_in_transformers_and_in_an_evaluation(tmp_path, capsys):
@@ -394,6 +486,8 @@ def test_counts_are_looked_up_alike_in_transformers_and_in_an_evaluation(tmp_pat
         assert torch.allclose(model(ids).logits[:, 3].log_softmax(-1), expected, atol=1e-5)
         with pytest.raises(ValueError, match="expected input_ids, found none"):
             model(inputs_embeds=model.get_input_embeddings()(ids))
+        with pytest.raises(ValueError, match="mixed into this model already"):
+            mix_counts(model, AutoTokenizer.from_pretrained(folder), counts)
         handle.remove()
         assert torch.allclose(model(ids).logits[:, 3].log_softmax(-1), plain, atol=1e-5)
     assert tokens.vocabulary.words[int(expected.argmax())] == "walked"

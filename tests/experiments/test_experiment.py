@@ -31,6 +31,7 @@ from truneg_fairseq.data.tokenizer import BERT_SPECIALS, wordpiece_tokenizer
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.experiments import ExperimentOptions, evaluation
 from truneg_fairseq.experiments.evaluation import _finetuned, _mean_of
+from truneg_fairseq.experiments.flags import check_flags
 from truneg_fairseq.experiments.run import Runner
 from truneg_fairseq.experiments.settings import Attack, Experiment, Finetuning, flags_of, read_experiment
 from truneg_fairseq.launch import process
@@ -232,7 +233,7 @@ def test_glue_is_later_and_a_failing_arm_keeps_nobody(folder, tmp_path, started,
     prepared = write_glue(tmp_path / "glue", folder / "data-bin", ["RTE"])
     glue = f"{{prepared: {prepared}, tasks: [RTE], seeds: 1, options: {{epochs: 1, max-length: 16}}, arms: [same]}}"
     values = (f"evaluations.finetune.glue={glue}", "evaluations.lexsub=null", "evaluations.held-out=null")
-    values += ("arms.baseline.options.no-such-option=1",)
+    values += ("arms.baseline.options.encoder-attention-heads=3",)
     with pytest.raises(SystemExit, match=r"1 failed, the first: baseline seed 1: training failed .*train\.log"):
         experiment(folder, tmp_path / "out", values=values)
     out = capsys.readouterr().out
@@ -397,11 +398,20 @@ def finetuned(options: str) -> tuple[str, str]:
         (*finetuned("max-length: 4"), r"evaluations.finetune.glue.options: max_length 4: expected a number >= 8"),
         (*finetuned("lr: high"), r"evaluations.finetune.glue.options: lr: Expected float"),
         (*finetuned("output: x"), r"evaluations.finetune.glue.options: has 'output', which the experiment sets"),
-        ("lr: [0.01]", "user_dir: /dir", r"training: user-dir: would run code; expected files, numbers and names"),
-        ("lr: [0.01]", "user-d: /dir", r"training: user-d: would run code"),
+        ("lr: [0.01]", "user_dir: /dir", r"training: has 'user-dir', which the experiment sets; expected other"),
+        ("lr: [0.01]", "user-d: /dir", r"file.yaml: arm baseline: unrecognized arguments: --user-d=/dir; 'truneg tr"),
         ("lr: [0.01]", "user-dir=/dir: true", r"key in training: Expected str matching regex"),
-        ("lr: [0.01]", "adam-betas: __import__('os').system('x')", r"training: adam-betas: would run code"),
-        ("lr: [0.01]", "see: 3", r"training: has 'see', which the experiment sets"),
+        ("lr: [0.01]", "adam-betas: __import__('os').system('x')", r"--adam-betas=__import__.* read as code"),
+        ("same: {", "same: {options: {sed: 3}}\n  other: {", r"arm same: unrecognized arguments: --sed=3"),
+        ("lr: [0.01]", "lr: high", r"arm baseline: argument --lr: invalid .* value: 'high'"),
+        ("lr: [0.01]", "aim-repo: here", r"training: has 'aim-repo', which the experiment sets"),
+        ("lr: [0.01]", "ema-seed-model: x", r"ema-seed-model: takes any text, also a file or address"),
+        (
+            "updates: 6",
+            "updates: 6\ntitle: a ${oc.env:HOME}",
+            r"a \$\{oc.env:HOME\}: expected \$\{paths.NAME",
+        ),
+        ("updates: 6", 'updates: 6\ntitle: "\\x24{${paths.data}:HOME}"', r":HOME\}: expected \$\{paths.NAME\}"),
         ("valid, batch-size: 7", "vaild", r"evaluations.held-out vaild: .*/data-bin/vaild.idx: no such file"),
         ("batch-size: 7", "batch: 7", r"evaluations.held-out: has 'batch'; expected only batch_size, "),
         ("  lexsub:", "  lexsubs:", r"file.yaml: evaluations: Object contains unknown field lexsubs"),
@@ -410,7 +420,9 @@ def finetuned(options: str) -> tuple[str, str]:
 def test_a_wrong_file_is_refused_in_one_line(folder, tmp_path, old, new, line):
     with pytest.raises(TrueNegError, match=line) as refused:
         found = read(folder, tmp_path, old, new)
-        _ = Runner(found, ExperimentOptions(cpu=True)).runs[0].evaluations
+        runner = Runner(found, ExperimentOptions(cpu=True))
+        _ = runner.runs[0].evaluations
+        check_flags(tmp_path / "file.yaml", found, {run.arm: run for run in runner.runs})
     assert "\n" not in str(refused.value)
 
 
@@ -455,11 +467,12 @@ evaluations: {{generation: {{split: valid}}}}
     assert {model for model, _ in found} == {"baseline", "smoothed"}
 
 
-def test_one_experiment_at_a_time_in_a_folder(folder, tmp_path):
-    (tmp_path / "out").mkdir()
+def test_one_command_at_a_time_for_a_run(folder, tmp_path):
+    run = tmp_path / "out" / "runs" / "baseline" / "seed-1"
+    run.mkdir(parents=True)
     with (
-        hold_lock(tmp_path / "out" / ".lock", "held"),
-        pytest.raises(SystemExit, match="another experiment is at work"),
+        hold_lock(run / ".lock", "held"),
+        pytest.raises(SystemExit, match="another command is at work there"),
     ):
         experiment(folder, tmp_path / "out")
 
@@ -494,6 +507,7 @@ def test_the_examples_are_experiments(folder, tmp_path, monkeypatch):
         named = re.findall(r"^  (\w+): \?\?\?", file.read_text(), re.MULTILINE)
         found = read_experiment(file, [f"paths.{name}={tmp_path / name}" for name in named])
         runner = Runner(found, ExperimentOptions(file=file, output=tmp_path / "out", cpu=True))
+        check_flags(file, found, {run.arm: run for run in runner.runs})
         assert len(runner.runs) == sum(len(found.seeds_of(arm)) for arm in found.arms)
         for run in runner.runs:
             assert "--max-update" in run.flags

@@ -47,6 +47,11 @@ def test_checkpoints_by_words_seen_load_without_the_package(text, tmp_path, main
     out = tmp_path / "out"
     options = [*SMALL, "--num_train_epochs", 2, "--per_device_train_batch_size", 2, "--uniform_targets", 0.1]
     main("train", text, "--output_dir", out, *options)
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    main("train", text, "--output_dir", out, *options)  # it is finished
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+    main("train", text, "--output_dir", tmp_path / "again", *options)
+    assert (tmp_path / "again" / "model.safetensors").read_bytes() == (out / "model.safetensors").read_bytes()
     # 528 words in both epochs
     assert {folder.name for folder in out.glob("chck_*")} == {f"chck_{mark}M" for mark in range(1, 6)}
     load = (

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import runpy
+import shutil
 import sys
+from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from support.commands import REPOSITORY, run_command
 from support.hf_models import LINES, PAD, options_of_list, small_model, small_tokenizer, trainer
 
@@ -111,22 +114,46 @@ def test_a_dataset_in_place_of_files(tmp_path, model, run_here, monkeypatch):
     run_here(*common, "--text_column", "sentence", text=False)
     assert json.loads((tmp_path / "out" / "trainer_state.json").read_text())["global_step"] == 1
     with pytest.raises(SystemExit, match="--train_file: expected text files, or --dataset_name in their place"):
-        run_here(*common, "--train_file", tmp_path / "dataset" / "train.jsonl", text=False)
+        run_here(*common, "--train_file", tmp_path / "x", "--output_dir", tmp_path / "other", text=False)
+
+
+def files_of(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_the_same_command_with_random_weights_is_the_same_model(tmp_path, model, run_here):
+    """Whatever was drawn before in this process; the arms begin with the same weights."""
+    for name in ("first", "again"):
+        run_here("--config_name", model, "--output_dir", tmp_path / name, "--max_steps", 2)
+    run_here("--config_name", model, "--output_dir", tmp_path / "arm", "--uniform_targets", 0.1, "--learning_rate", 0)
+    run_here("--config_name", model, "--output_dir", tmp_path / "other", "--seed", 7, "--learning_rate", 0)
+    first, again, arm, other = (
+        load_file(tmp_path / name / "model.safetensors") for name in ("first", "again", "arm", "other")
+    )
+    assert first.keys() == again.keys() and all(again[name].equal(value) for name, value in first.items())
+    name = "bert.embeddings.word_embeddings.weight"
+    assert (arm[name] - first[name]).abs().max() < 1e-3 < (other[name] - first[name]).abs().max()
 
 
 def test_a_second_run_continues(tmp_path, model, run_here, caplog, capsys):
     run_here("--max_steps", 2, "--model_name_or_path", model)
-    results = tmp_path / "out" / "train_results.json"
-    trained = results.read_text()
-    for steps in (2, 3):
-        caplog.clear()
-        run_here("--max_steps", steps, "--sr_sent_weight", steps - 2, "--model_name_or_path", model)
-        changed = [message for message in caplog.messages if "checkpoint-2" in message]
-        lines = ["continues from checkpoint-2", "max_steps 2 -> 3", "sr_sent_weight 0.0 -> 1.0"][: 1 + 2 * (steps - 2)]
-        assert len(changed) == len(lines)
-        assert all(any(line in message for message in changed) for line in lines)
-        assert (results.read_text() == trained) == (steps == 2)
     assert "held-out text: loss" in capsys.readouterr().out
+    before = files_of(tmp_path / "out")
+    run_here("--max_steps", 2, "--model_name_or_path", model)
+    assert any("out: already finished, after 2 updates; a larger --max_steps" in line for line in caplog.messages)
+    assert files_of(tmp_path / "out") == before and not capsys.readouterr().out
+    # A kill after the last checkpoint: the rest is done, and no update more, which transformers' Trainer would make.
+    (tmp_path / "out" / "trainer_state.json").unlink()
+    run_here("--max_steps", 2, "--model_name_or_path", model)
+    assert files_of(tmp_path / "out")[Path("model.safetensors")] == before[Path("model.safetensors")]
+    assert json.loads((tmp_path / "out" / "trainer_state.json").read_text())["global_step"] == 2
+    caplog.clear()
+    (tmp_path / "out" / "checkpoint-3").mkdir()  # a kill within its save
+    (tmp_path / "out" / "checkpoint-3" / "trainer_state.json").touch()
+    run_here("--max_steps", 3, "--sr_sent_weight", 1, "--model_name_or_path", model)
+    changed = [message for message in caplog.messages if "checkpoint-" in message]
+    lines = ["checkpoint-3: is not whole", "continues from checkpoint-2", "max_steps 2 -> 3", "_weight 0.0 -> 1.0"]
+    assert len(changed) == len(lines) and all(any(line in message for message in changed) for line in lines)
     # Another model has no part in what continues.
     other = saved(small_model("RobertaForMaskedLM"), tmp_path / "other")
     (tmp_path / "text").write_text("\n".join(LINES[::-1] * 6), encoding="utf-8")
@@ -179,6 +206,8 @@ def test_a_finished_run_without_checkpoints_is_kept(tmp_path, model, run_here):
     assert "- true-negatives" not in (tmp_path / "out" / "README.md").read_text()
     record = json.loads((tmp_path / "out" / "true_negatives.json").read_text())
     assert record["base_model"] is None
+    run_here(*common)
+    common += ["--max_steps", 2]
     with pytest.raises(SystemExit, match=r"--output_dir .*out: holds a training without a checkpoint"):
         run_here(*common)
     with pytest.raises(SystemExit, match="--model_name_or_path: expected a model, or --config_name"):
@@ -192,6 +221,11 @@ def test_a_sentence_encoder_and_back(tmp_path, run_here, capsys):
     options = ["--model_name_or_path", model, "--max_steps", 2, "--learning_rate", 0.01]
     run_here(*options, script=FOLDER / "sentence_encoder.py")
     assert "held-out text: loss" in capsys.readouterr().out
+    before = files_of(tmp_path / "out")
+    run_here(*options, script=FOLDER / "sentence_encoder.py")
+    assert files_of(tmp_path / "out") == before
+    shutil.rmtree(tmp_path / "out" / "sentence_encoder")  # a kill before it was written
+    run_here(*options, script=FOLDER / "sentence_encoder.py")
 
     before = sentence_transformers.SentenceTransformer(str(tmp_path / "model"), device="cpu").encode(LINES)
     found = sentence_transformers.SentenceTransformer(str(tmp_path / "out" / "sentence_encoder"), device="cpu")

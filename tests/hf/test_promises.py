@@ -59,6 +59,16 @@ def test_the_best_model_is_there_at_the_end(make):
     assert_same(weights(machine), seen[1], rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("electra", [False, True], ids=["masked LM", "ELECTRA"])
+def test_without_a_collator_the_trainer_takes_its_own(electra, make):
+    """As the stock Trainer pads by its tokenizer; ours masks too."""
+    model = ElectraForReplacedTokens.of(*electra_halves()) if electra else None
+    machine = make(model, data_collator=None, true_negatives=ElectraArguments() if electra else None)
+    machine.train()
+    assert max(losses(machine)) > 0
+    assert machine.data_collator.mlm_probability == 0.15
+
+
 def test_metrics_of_the_user_keep_their_names(make):
     own = {"accuracy": 0.5, "hc_pred": 1, "mlm_loss": 2.0, "eval_hc_iter": 3, "loss": 4.0, "mine": np.float32(5)}
     found = make(compute_metrics=lambda _: dict(own)).evaluate()

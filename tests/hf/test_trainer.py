@@ -10,6 +10,7 @@ from support.convert_models import TOKENS
 from support.fairseq_twin import FairseqTwin
 from support.hf_models import (
     KINDS,
+    LINES,
     MASK,
     PAD,
     ROWS,
@@ -27,8 +28,10 @@ from support.hf_models import (
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("accelerate", reason="transformers' Trainer needs accelerate (pip install 'truneg_fairseq[hf]')")
 
+from truneg_fairseq.commands.main import main  # noqa: E402
 from truneg_fairseq.errors import TrueNegError  # noqa: E402
 from truneg_fairseq.hf import TrueNegativeArguments, vocabulary_of  # noqa: E402
+from truneg_fairseq.objectives.build import read_corpus_targets  # noqa: E402
 from truneg_fairseq.synonyms.build import cache_path  # noqa: E402
 
 
@@ -44,6 +47,29 @@ def test_without_options_the_loss_is_the_models_own(kind, tmp_path):
     found, expected = trainer(model, tmp_path).compute_loss(model, dict(inputs)), model(**inputs).loss
     torch.testing.assert_close(found.detach(), expected.detach())
     assert_same(gradients(model, found), gradients(model, expected))
+
+
+def test_counts_of_a_text_are_the_tokenizers_also_for_a_model_with_more_embeddings(tmp_path):
+    """As of DeBERTa-v3, and of vocabularies that are filled up to a multiple of 64."""
+    small_tokenizer().save_pretrained(tmp_path / "tokenizer")
+    (tmp_path / "text.txt").write_text("\n".join(LINES))
+    given = ["--text", str(tmp_path / "text.txt"), "--tokenizer", str(tmp_path / "tokenizer")]
+    main(["data", "counts", *given, "--output", str(tmp_path / "counts.npz")])
+    options, inputs = {"corpus_targets": 0.5, "corpus_counts": str(tmp_path / "counts.npz")}, batch(every=4)
+    model = small_model().train()
+    assert model.get_input_embeddings().num_embeddings == ROWS > len(TOKENS)
+    found = trainer(model, tmp_path, TrueNegativeArguments(**options)).compute_loss(model, dict(inputs))
+    log_p, target = model(**inputs).logits.log_softmax(-1), torch.zeros(*inputs["labels"].shape, ROWS)
+    masked, originals = inputs["labels"] != -100, inputs["input_ids"].where(inputs["labels"] == -100, inputs["labels"])
+    corpus = read_corpus_targets(tmp_path / "counts.npz", TOKENS)
+    for row, place in masked.nonzero().tolist():
+        gold = originals[row, place]
+        left, right = (originals[row, place + step][None] for step in (-1, 1))
+        soft = corpus.between(left, gold[None], right, torch.tensor([True]), 0.5)
+        target[row, place, gold] = 1 - float(soft.share)
+        target[row, place].index_add_(0, soft.tokens[0], soft.share * soft.probability[0])
+    assert target[masked].amax(1).min() < 1
+    torch.testing.assert_close(found, -(target * log_p)[masked].sum() / masked.sum(), rtol=1e-4, atol=1e-5)
 
 
 def test_a_teacher_reads_the_masked_sentence(tmp_path):
@@ -81,7 +107,7 @@ def test_what_is_missing_is_named(tmp_path):
         trainer(bart, tmp_path)
     with pytest.raises(ValueError, match="processing_class: found none, expected the model's tokenizer"):
         trainer(small_model(), tmp_path, processing_class=None, data_collator=None)
-    machine = trainer(small_model(), tmp_path, data_collator=None)
+    machine = trainer(small_model(), tmp_path, data_collator=transformers.DataCollatorWithPadding(small_tokenizer()))
     with pytest.raises(ValueError, match=r"labels: found none in a batch, expected .* as DataCollatorForLanguageM"):
         machine.train()
     causal = batch() | {"labels": batch()["input_ids"].masked_fill(batch()["attention_mask"].eq(0), -100)}

@@ -23,8 +23,7 @@ pytest.importorskip("accelerate", reason="transformers' Trainer needs accelerate
 
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.hf import ElectraForReplacedTokens, TrueNegativeArguments
-from truneg_fairseq.hf.projection import unwrap
-from truneg_fairseq.objectives.loop import embeddings_in_use
+from truneg_fairseq.objectives.passes import embeddings_in_use, unwrap
 
 OPTIONS = {"sr_sent_weight": 2.0, "nearest_targets": 0.2}
 

@@ -17,14 +17,12 @@ import pytest
 import torch
 from support.commands import command_environment
 
-import truneg_fairseq.experiments.run as experiments_run
 import truneg_fairseq.finetuning.run as finetuning_run
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.evaluation.models import OpeningOptions
 from truneg_fairseq.evaluation.yardstick import Task
 from truneg_fairseq.experiments import evaluation
 from truneg_fairseq.experiments.evaluation import Asked
-from truneg_fairseq.experiments.settings import Arm, Evaluations, Experiment, Model
 from truneg_fairseq.finetuning import FinetuneOptions
 from truneg_fairseq.launch import process
 from truneg_fairseq.launch.jobs import devices_of, run_jobs
@@ -162,14 +160,9 @@ def is_running(process: Path) -> bool:
 
 def test_a_call_is_kept_as_json_and_only_functions_of_the_package_are_called(tmp_path, monkeypatch):
     asked = Asked(NamedModel("a", Path("b")), Task("sts", ("c",), limit=2), Path("d"), (NamedModel("e", Path("f")),))
-    arms = {"a": Arm(options={"lr": [0.1, 1], "fp16": True}, synonym_table=Path("t"))}
-    named = {"training": {"lr": 1}, "updates": 2, "arms": arms, "evaluations": Evaluations(tasks={"sts": asked.task})}
-    experiment = Experiment(data=Path("d"), model=Model(arch="a"), **named)
-    run = experiments_run.Run(seed=1, folder=Path("f"), cpu=True, experiment=experiment, arm="a")
     options = FinetuneOptions(models=["a"], prepared=Path("b"), output=Path("c"), seeds=[1, 2], lr=0.1)
     wanted = {
         evaluation.measure: {"asked": [asked], "options": OpeningOptions(data=Path("d"), cpu=True)},
-        experiments_run.execute_alone: {"run": run, "late": True},
         finetuning_run.finetune_all: {"options": options},
     }
     process.keep_calls(tmp_path / "kept.json", [partial(function, **keywords) for function, keywords in wanted.items()])

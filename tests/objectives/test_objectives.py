@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from truneg_fairseq.objectives import Detector, Objective, TrueNegativeOptions, find_false_negatives, pair_keys
 from truneg_fairseq.objectives.loss import (
-    expected_distance_sum,
+    expected_distances,
     least_likely,
     sentence_divergence_sum,
-    word_distance_sum,
+    word_distances,
 )
 from truneg_fairseq.objectives.passes import most_likely
 from truneg_fairseq.vocabulary import WordBoundaries
@@ -156,7 +156,7 @@ vectors = st.lists(st.floats(-3, 3, width=32), min_size=4, max_size=4)
 def test_word_distance_equals_autograd_through_the_formula(rows, choices):
     embeddings = torch.tensor(rows, requires_grad=True)
     gold, prediction, counted = (torch.tensor(column) for column in zip(*choices, strict=True))
-    total = word_distance_sum(embeddings, gold, prediction, counted)
+    total = word_distances(embeddings, gold, prediction, counted).sum()
     total.backward()
 
     reference = torch.tensor(rows, dtype=torch.double, requires_grad=True)
@@ -183,7 +183,7 @@ def test_word_distance_is_computed_in_fp32(dtype):
     # In half precision the squares of these entries overflow or lose the difference.
     embeddings = torch.tensor([[300.0, 1.0], [300.0, -1.0]], dtype=dtype)
     exact = 1 - (300.0**2 - 1) / (300.0**2 + 1)
-    total = word_distance_sum(embeddings, torch.tensor([0]), torch.tensor([1]), torch.tensor([True]))
+    total = word_distances(embeddings, torch.tensor([0]), torch.tensor([1]), torch.tensor([True]))
     assert total.dtype == torch.float32
     assert float(total) == pytest.approx(exact, rel=1e-2)
 
@@ -197,7 +197,7 @@ def test_expected_distance_equals_autograd_through_the_formula(seed, count, zero
     embeddings.requires_grad_()
     logits = torch.randn(count, 7, requires_grad=True)
     gold, counted = torch.randint(0, 7, (count,)), torch.rand(count) < 0.7
-    total = expected_distance_sum(embeddings, logits, gold, counted)
+    total = expected_distances(embeddings, logits, gold, counted).sum()
     total.backward()
 
     reference, words = logits.detach().double().requires_grad_(), embeddings.detach().double()

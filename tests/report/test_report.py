@@ -125,6 +125,11 @@ def test_runs_in_progress_of_another_seed_and_continued_with_other_options(runs,
     assert "<td>1 of 4</td><td>stopped</td>" in html
     assert "The runs differ in seed (1; 2; 7)" in html
     assert "lr=0.1 was continued at later with other options: --seed changed from 1 to 7 since the start of" in html
+    # With a log interval of 3 the mean of the last epoch is all that tells update 4.
+    kept = [line for line in lines if json.loads(line)["num_updates"] == 1 or json.loads(line)["kind"] == "epoch"]
+    (mixed / "metrics.jsonl").write_text("\n".join(kept))
+    report(capsys, tmp_path, runs / "baseline", mixed)
+    assert (tmp_path / "r.html").read_text(encoding="utf-8").count("<td>4 of 4</td><td>finished</td>") == 2
     monkeypatch.setattr("truneg_fairseq.report.run.is_held", lambda folder: folder == now)
     report(capsys, tmp_path, runs / "baseline", now)
     assert "<td>1 of 4</td><td>in progress</td>" in (tmp_path / "r.html").read_text(encoding="utf-8")

@@ -23,7 +23,7 @@ from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.results.comparison import Comparison
 from truneg_fairseq.results.intervals import Ratio, holm, p_value, ratios_as_fields
 from truneg_fairseq.results.result import HELD_OUT, Metric, Result, append_result, read_results
-from truneg_fairseq.results.tables import verdict
+from truneg_fairseq.results.tables import tables, verdict, verdict_over_items
 
 GLUE = {
     **{"CoLA": "matthews", "SST-2": "accuracy", "MRPC": "accuracy", "STS-B": "spearman"},
@@ -318,7 +318,7 @@ GOOD = {"model": "a", "task": "CoLA", "seed": 1, "metrics": {"matthews": 0.5}}
 @pytest.mark.parametrize(
     ("line", "part"),
     [
-        ({"model": "a"}, "line 2: it: Object missing required field task"),
+        ({"model": "a"}, "line 2: Object missing required field task"),
         ({**GOOD, "model": ""}, "line 2: model: Expected str of length >= 1"),
         (
             {**GOOD, "metrics": {"matthews": 57.0}, "shown": {"matthews": {"title": "CoLA"}}},
@@ -447,6 +447,27 @@ def test_two_seeds_say_nothing():
         "other: held-out loss -1.010 bits to baseline. 2 seeds are no evidence, at least 3 are needed.",
         "other against baseline: held-out loss -1.010 bits; calibration error +0.00 points.",
     ]
+
+
+def test_a_control_is_better_where_the_items_say_so():
+    """Not where its value is a little higher, and not said of controls where none ran."""
+    random, hits = np.random.default_rng(1), {"hits": Metric("hits", True)}
+    own = random.random(40)
+    runs = {"model": own, "near": own + random.normal(0.01, 0.05, 40), "far": own + 0.1, "ceiling": np.ones(40)}
+    lines = [
+        Result(model=model, task="T", seed=1, shown=hits, **ratios_as_fields({"hits": Ratio(values, np.ones(40))}))
+        for model, values in runs.items()
+    ]
+    said = "model: better without training in 1 metric: hits (T) by far."
+    comparison = Comparison(lines, over_items=True, controls={"near", "far", "ceiling"})
+    assert verdict_over_items(comparison) == said
+    assert [table.title for table in tables(comparison)] == ["T"], "no table of differences of controls"
+    without = Comparison([lines[0], lines[1]], over_items=True, controls={"near"})
+    assert without.summary("near", without.groups["T"][0]).difference > 0
+    assert verdict_over_items(without) == "model: no control is significantly better."
+    assert verdict_over_items(Comparison(lines[:1], over_items=True)) == "model: no other model and no control."
+    others = Comparison(lines[:3], over_items=True)
+    assert verdict_over_items(others).startswith("near against model: not significantly different in 1 metric | far ")
 
 
 def test_without_held_out_text_there_is_no_verdict():

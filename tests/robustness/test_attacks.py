@@ -157,10 +157,10 @@ def test_attack_and_score(capsys, tmp_path, wordnet):
     arguments = ["score", tmp_path / "out.pairs.json", before, after]
     arguments += ["--results", tmp_path / "r.jsonl", "--model", "hc", "--seed", 3]
     table = run(capsys, *arguments)
-    assert table.splitlines()[2] == "exact_match  100.00    50.00    50.00  [0.00, 100.00]"
+    assert table.splitlines()[2] == "exact_match  100.00    50.00    50.00  [-100.00, 100.00]"
     report = json.loads(run(capsys, *arguments, "--json", "-"))
     assert report["pairs"] == 2
-    assert report["exact_match"] == {"original": 100.0, "transformed": 50.0, "drop": 50.0, "interval": [0.0, 100.0]}
+    assert report["exact_match"] == {"original": 100.0, "transformed": 50.0, "drop": 50.0, "interval": [-100.0, 100.0]}
     assert report["f1"]["transformed"] == pytest.approx(100 * (1 + 2 / 3) / 2)
     line = read_results([tmp_path / "r.jsonl"])[0]
     assert line.key == ("hc", report["transform"], 3)

@@ -158,11 +158,11 @@ def test_nearby_words(wordnet, parser, tmp_path):
     )
     path = tmp_path / "v.txt"
     path.write_text(vectors.replace(", ", "\n"))
-    near = list(NearbyWords(path, {"paris"})("paris"))
+    near = list(NearbyWords(path)("paris"))
     assert near[:4] == ["the", "big", "london", "rome"]
     assert "parisian" not in near
     asked = question("Did the NFL stay fifty days in Paris?", "Santa Clara")
-    add = AddSentenceDiverse(path, [asked], english=parser)
+    add = AddSentenceDiverse(path, english=parser)
     # Not "parisian" (the stem), "the", "big" (no names), "1950" (a year), "fiftieth" (no number), "baseball" (long).
     assert altered(add, parser.analyse(asked.text).words) == {"NFL": "NBA", "fifty": "sixty", "Paris": "London"}
 

@@ -89,13 +89,8 @@ def test_capitals_in_a_list_are_words_of_an_uncased_vocabulary(tmp_path):
     assert pairs(lexicon, ["<s>", "paris", "london"]) == {("paris", "london")}
 
 
-@pytest.mark.parametrize("source", ["tsv", "embeddings"])
-def test_an_uncased_vocabulary_has_no_accents(source, tmp_path):
-    lines = "Été\tchâleur\ncote\tnote\n"
-    if source == "embeddings":
-        lines = "été 1 0\nchâleur 0.9 0.1\ncote -1 0\nnote -0.9 0.1\nother 0 1\n"
-    path = listed(tmp_path, lines)
-    lexicon = open_lexicon(source, SourceOptions(tsv=path, vectors=path))
+def test_an_uncased_vocabulary_has_no_accents(tmp_path):
+    lexicon = TsvLexicon(listed(tmp_path, "Été\tchâleur\ncote\tnote\n"))
     bare, kept = ["<s>", "ete", "chaleur", "cote", "note"], ["<s>", "été", "châleur", "chaleur", "cote", "note"]
     assert {("ete", "chaleur"), ("cote", "note")} <= pairs(lexicon, bare)
     assert ("été", "châleur") in pairs(lexicon, kept)

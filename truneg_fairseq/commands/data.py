@@ -10,29 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..convert.names import EXPORTS
-from ..corpora.extract import ExtractOptions
 from ..corpus_counts import CountOptions
 from ..data.binarize import BinarizeOptions
 from ..errors import check_torch, reason, refuse, require
 from ..finetuning import PrepareOptions
 from ..options import option
 from .parser import NoOptions
-
-
-def text(options: ExtractOptions) -> None:
-    """Turn a dataset or files into plain text: a paragraph per line, a blank line behind every document.
-
-    Killed or failed, it is run again with the same flags and continues with the files that are missing.
-    """
-    from ..corpora.extract import extract
-
-    made = extract(options)
-    for split, counts in made.items():
-        print(
-            f"{options.output_dir / split}: {counts['documents']:,} documents, {counts['lines']:,} lines"
-            + (f", {counts['replaced']:,} lines with U+FFFD (broken UTF-8)" if counts["replaced"] else "")
-        )
-    print(f"next: truneg data binarize --train {options.output_dir / next(iter(made))} ...")
 
 
 def binarize(options: BinarizeOptions) -> None:
@@ -86,8 +69,7 @@ def prepare(options: PrepareOptions) -> None:
 
 
 COMMANDS = {
-    "": "Turn corpora into text, binarize, count, prepare tasks for fine-tuning.",
-    "text": text,
+    "": "Binarize, count, prepare tasks for fine-tuning.",
     "binarize": binarize,
     "counts": counts,
     "prepare": prepare,

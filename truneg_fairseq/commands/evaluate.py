@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from ..corpora.text import read_lines
+from ..data.text import lines_of, read_lines
 from ..errors import TrueNegError, refuse
 from ..evaluation.models import CountsOptions, OpeningOptions, is_hugging_face
 from ..files import replacing_text, require_writable
@@ -64,7 +64,7 @@ def evaluate(options: EvaluateOptions) -> None:
     from ..evaluation import yardstick
     from ..evaluation.held_out import examples_of
     from ..results.result import append_result
-    from ..results.tables import tables, terminal, wrapped
+    from ..results.tables import tables, terminal, verdict_over_items, wrapped
 
     settings = {name: getattr(options, name) for name in ("synonym_table", "mask_seed", "batch_size", "limit")}
     tasks = yardstick.parse_tasks(options.task, **settings)
@@ -78,7 +78,7 @@ def evaluate(options: EvaluateOptions) -> None:
     comparison, models_alone = yardstick.compared(found), [each for each in found if not each.is_control]
     print("\n".join(line for table in tables(comparison) for line in ("", *terminal(table))))
     print("\n".join(["", *wrapped([*notes, _NOTE]), *examples_of(models_alone[-1])]))
-    print(f"\n{yardstick.verdict(comparison, {each.model.name for each in found if each.is_control})}", flush=True)
+    print(f"\n{verdict_over_items(comparison)}", flush=True)
     if options.results is not None:
         print(f"next: truneg compare {options.results}")
 
@@ -118,7 +118,7 @@ def explain(options: ExplainOptions) -> None:
 
     Its words are masked in turn. Prints every sentence, in colour on a terminal, and some lines for each masked word.
     """
-    lines = options.text or (read_lines(options.file) if options.file else (line.rstrip("\r\n") for line in sys.stdin))
+    lines = options.text or (read_lines(options.file) if options.file else lines_of(sys.stdin.buffer, Path("stdin")))
     texts = [line for line in lines if line.strip()]
     source = options.file or ("TEXT" if options.text else "stdin")
     refuse(

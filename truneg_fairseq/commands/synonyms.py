@@ -13,14 +13,13 @@ from ..errors import TrueNegError, refuse
 from ..evaluation.models import OpenedModel, OpeningOptions, is_hugging_face, load_table
 from ..files import require_different, require_writable
 from ..options import option, select
-from ..synonyms.build import SourceFiles, SourceOptions
+from ..synonyms.build import SourceOptions
 
 if TYPE_CHECKING:
     from ..vocabulary import Vocabulary
 
 _SOURCES = (
-    "wordnet, inflected, wn, embeddings or tsv, or an expression: a+b what either lists, a&b what both list, "
-    "a-antonyms (WordNet's)"
+    "wordnet, inflected or tsv, or an expression: a+b what either lists, a&b what both list, a-antonyms (WordNet's)"
 )
 _DATA = (
     "folder of binarized data, its dict.txt (for translation: dict.LANGUAGE.txt), or Hugging Face's masked LM: a "
@@ -45,8 +44,9 @@ class BuildOptions(SourceOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShowOptions(SourceFiles):
+class ShowOptions:
     what: list[str] = option(help="a word, or two tables of one dictionary to compare", positional=True)
+    tsv: Path | None = option(None, "a list to show too: lines 'word<TAB>synonym,synonym'")
     data: Path | None = option(None, _DATA, metavar="DATA-BIN")
     tokenization: str = option("auto", _TOKENIZATION)
 
@@ -59,7 +59,7 @@ def build(options: BuildOptions) -> None:
     if options.output is None and not options.data.exists():
         raise TrueNegError(f"--data {options.data}: no such file or folder; for a name on the hub give --output too")
     output = options.output or table_beside(_folder(options.data), normal_form(options.source))
-    inputs = {name: getattr(options, name) for name in ("tsv", "vectors", "exclude")}
+    inputs = {name: getattr(options, name) for name in ("tsv", "exclude")}
     require_different(data=_folder(options.data) / "dict.txt", **inputs, output=output)
     require_writable(output, "--output", makes_folders=True)
     before = SynonymTable.load(output) if output.is_file() else None
@@ -91,14 +91,14 @@ def show(options: ShowOptions) -> None:
 
 def _show_word(word: str, options: ShowOptions, vocabulary: Vocabulary | None) -> None:
     from ..synonyms import SOURCES, open_lexicon
-    from ..synonyms.build import NEEDS, predictable_names
+    from ..synonyms.build import predictable_names
 
     lexicons, unavailable = [], []
     for name in SOURCES:
         try:
             lexicons.append(open_lexicon(name, select(SourceOptions, options)))
         except TrueNegError as error:
-            if getattr(options, NEEDS.get(name, ""), None) is not None:  # asked for: it must not fail in passing
+            if name == "tsv" and options.tsv is not None:  # asked for: it must not fail in passing
                 raise
             unavailable.append(f"not shown: {error}")
     listed = {lexicon.source: list(lexicon.synonyms(word)) for lexicon in lexicons}

@@ -113,7 +113,7 @@ def finetune(options: FinetuneOptions) -> None:
         print("\n".join(wrapped(notes(comparison))))
     print(f"next: truneg compare {options.output / RESULTS_NAME}")
     if diverged:
-        raise TrueNegError(diverged[0] if len(diverged) == 1 else f"{len(diverged)} runs failed: {diverged[0]}")
+        raise TrueNegError(diverged[0] if len(diverged) == 1 else f"{len(diverged)} runs diverged: {diverged[0]}")
 
 
 def predict(options: PredictOptions) -> None:

@@ -36,6 +36,7 @@ from .vocabulary import find_vocabulary, read_dictionary, rows_by_id
 
 HUB = "hub:"
 """How the name of a model on the Hugging Face hub begins; everything else is a local folder."""
+ADAPTER = "adapter_config.json"  # what a folder of PEFT has; its weights are those of another model and a few more
 _HEADS = ("pooler", "next_sentence", "masked_lm", "discriminator")
 # The version that fairseq's TransformerEncoder registers as a buffer and a strict load asks for.
 _TRANSFORMER_ENCODER_VERSION = 3.0
@@ -185,6 +186,11 @@ def read_model(folder: Path, *, allow_pickle: bool = False) -> HfModel:
 
     With ``allow_pickle`` pytorch_model.bin is read if that file is missing, with torch's weights_only.
     """
+    if (folder / ADAPTER).exists():
+        raise TrueNegError(
+            f"{folder}: has an adapter ({ADAPTER}); expected a whole model: merge the adapter (PEFT's "
+            "merge_and_unload, then save_pretrained to another folder), or move the file elsewhere"
+        )
     config, theirs = read_config(folder)
     family = FAMILIES[config.family]
     state, missing, unexpected = _load(folder, theirs, allow_pickle=allow_pickle)

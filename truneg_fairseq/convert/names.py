@@ -17,7 +17,7 @@ TOKEN_TYPES = "embeddings.token_type_embeddings.weight"
 NEXT_SENTENCE_HEAD = "next_sentence"
 """The classification head that BERT's pooler and next-sentence classifier become."""
 POOLER_HEAD = "pooler"
-"""The classification head, without a classifier, that a pooler alone becomes: kept for the way back."""
+"""Name of the head that holds a pooler without a classifier, so that export can restore it."""
 ELECTRA_HEAD = "discriminator_head"
 QUESTION_ANSWERING_HEAD = "question_answering_head"
 EXPORTS = ("question-answering", "classification", "discriminator", "masked-lm", "generator", "encoder")

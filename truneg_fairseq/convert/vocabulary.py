@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..corpora.text import read_lines
+from ..data.text import read_lines
 from ..data.tokenizer import (
     BERT_TOKENS,
     FAIRSEQ_TOKENS,

@@ -11,7 +11,7 @@ from torch import Tensor, distributed
 from ..errors import one_line_errors
 from ..objectives import ElectraOptions, MaskedPredictions, fill, sample_tokens
 from ..objectives.electra import ELECTRA_RATES, add_discriminator
-from .masked_lm_true_neg import MaskedLmTrueNeg, MaskedLmTrueNegConfig, follow_device, log_loss, log_rates
+from .masked_lm_true_neg import MaskedLmTrueNeg, MaskedLmTrueNegConfig, log_loss, log_rates
 
 _STEP, _BATCH = 0x9E3779B97F4A7C15, 0xD1B54A32D192ED03
 _MASK = (1 << 63) - 1
@@ -55,7 +55,7 @@ class Electra(MaskedLmTrueNeg):
 
     def forward(self, model: Any, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, Tensor, dict[str, Any]]:
         """The loss of a batch of electra_pretraining, in one forward pass of an ElectraModel with its generator."""
-        follow_device(self, sample["target"])
+        self.objective.follow(sample["target"].device)
         projected = self.projected_positions(sample)
         found: list[MaskedPredictions] = []
 

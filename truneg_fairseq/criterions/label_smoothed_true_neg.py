@@ -23,7 +23,8 @@ from ..objectives import TrueNegativeLoss, TrueNegativeOptions
 from ..objectives.build import build_parts
 from ..objectives.loss import CORRECTION_RATES
 from ..objectives.options import GenerationOptions
-from .masked_lm_true_neg import follow_device, log_rates, require_tied, unwrap, with_default
+from ..objectives.passes import unwrap
+from .masked_lm_true_neg import log_rates, require_tied, with_default
 
 
 @dataclass
@@ -67,7 +68,7 @@ class LabelSmoothedTrueNeg(LabelSmoothedCrossEntropyCriterion):
         """The loss of a batch: a sum, its denominator and the counts to log; ``target`` is int64, shape (B, T)."""
         if not (self.changes_loss or self.objective.detector):
             return super().forward(model, sample, reduce)
-        follow_device(self, sample["target"])
+        self.objective.follow(sample["target"].device)
         net_output = model(**sample["net_input"])
         counted, target, logits = sample["target"], sample["target"], net_output[0]
         if self.ignore_prefix_size:

@@ -15,10 +15,8 @@ import torch
 from fairseq import utils
 from fairseq.criterions import register_criterion
 from fairseq.criterions.masked_lm import MaskedLmConfig, MaskedLmLoss
-from fairseq.distributed import DistributedTimeoutWrapper, LegacyDistributedDataParallel, ModuleProxyWrapper
 from fairseq.logging import metrics
-from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
+from torch import Tensor
 
 from .. import options
 from ..errors import TrueNegError, one_line_errors
@@ -28,11 +26,9 @@ from ..models.loading import load_checkpoint
 from ..objectives import EncoderPasses, MaskedPredictions, TrueNegativeLoss, TrueNegativeOptions, fill, gather_rows
 from ..objectives.build import build_parts, expected_losses
 from ..objectives.loss import ACCURACY, BITS, CORRECTION_RATES, OBJECTIVE, Rate
-from ..objectives.passes import dropout_off
+from ..objectives.passes import dropout_off, unwrap
 
 logger = logging.getLogger(__name__)
-
-_WRAPPERS = (DistributedDataParallel, DistributedTimeoutWrapper, LegacyDistributedDataParallel, ModuleProxyWrapper)
 
 
 # fairseq reads the types of the fields: no ``from __future__ import annotations`` here.
@@ -92,7 +88,7 @@ class MaskedLmTrueNeg(MaskedLmLoss):
 
     def predict(self, model: Any, sample: dict[str, Any]) -> MaskedPredictions:
         """Predicts a batch's masked tokens."""
-        follow_device(self, sample["target"])
+        self.objective.follow(sample["target"].device)
         projected = self.projected_positions(sample)
         return self.predict_from(model(**sample["net_input"], masked_tokens=projected)[0], sample, projected)
 
@@ -164,23 +160,10 @@ def require_tied(options: TrueNegativeOptions, embeddings: Tensor, is_tied: bool
     return embeddings
 
 
-def unwrap(model: Any) -> Any:
-    """The model inside the wrappers of data parallelism."""
-    while isinstance(model, _WRAPPERS):
-        model = model.module
-    return model
-
-
 def masked_lm_of(model: Any) -> Any:
     """The encoder with the prediction head: ELECTRA's generator, or the model's only encoder."""
     model = unwrap(model)
     return getattr(model, "generator", None) or model.encoder
-
-
-def follow_device(criterion: nn.Module, batch: Tensor) -> None:
-    """Moves a criterion's buffers; fairseq's trainer does so only with one worker, and fairseq-validate never."""
-    if any(buffer.device != batch.device for buffer in criterion.buffers()):
-        criterion.to(batch.device)
 
 
 def encode(

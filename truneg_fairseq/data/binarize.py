@@ -25,12 +25,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import files
-from ..corpora.text import Span, plan_chunks, read_span, require_plain
 from ..errors import TrueNegError
 from ..options import check, option
 from ..vocabulary import EOS, UNKNOWN, UNKNOWN_SYMBOL, read_symbols
 from ..workers import Advance, Progress, available_cores, run_tasks
 from .indexed import IDS_NAME, SIZES_NAME, write_dataset
+from .text import Span, plan_chunks, read_span, require_plain
 from .tokenizer import TextTokenizer, TokenizerOptions, load_tokenizer
 
 SPLITS = ("train", "valid", "test")

@@ -124,7 +124,10 @@ def require_whole(prefix: Path) -> None:
 def _bytes_of_data(index: Path) -> int:
     """Where the last item ends, by the index."""
     with index.open("rb") as stream:
-        magic, version, code, items = _HEADER.unpack(stream.read(_HEADER.size))
+        header = stream.read(_HEADER.size)
+        if header[:8] in _OTHER_MAGIC:
+            raise TrueNegError(f"{index}: is of another format of fairseq-preprocess; expected --dataset-impl mmap")
+        magic, version, code, items = _HEADER.unpack(header)
         if (magic, version) != (_MAGIC, 1) or index.stat().st_size != _HEADER.size + items * _ITEM_BYTES:
             raise ValueError
         if not items:

@@ -34,7 +34,6 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from ..corpora.text import read_lines
 from ..errors import TrueNegError, require, unreadable
 from ..files import read_json, replacing_file
 from ..options import option
@@ -49,6 +48,7 @@ from ..vocabulary import (
     read_symbols,
     tokenization_of,
 )
+from .text import read_lines
 
 TOKENIZER, CONFIG, SENTENCEPIECE = "tokenizer.json", "tokenizer_config.json", "sentencepiece.model"
 BERT_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")

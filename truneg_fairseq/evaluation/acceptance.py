@@ -6,7 +6,6 @@ import shlex
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from torch import Tensor
 
 from .. import __version__
 from ..objectives.false_negatives import AcceptanceModel, context_cosine, embedding_cosine
-from ..results.intervals import Interval, Ratio, bootstrap
+from ..results.intervals import Interval, Ratio
 from ..results.tables import Table
 from ..synonyms.table import SynonymTable
 from ..workers import Progress
@@ -134,8 +133,7 @@ def score_ranking(
     accepted, conceivable = pairs.accepted, is_conceivable(pairs.share)
     of_target = np.split(np.arange(len(pairs)), np.flatnonzero(np.diff(pairs.target)) + 1)
 
-    @cache  # the resamples are the same for each number
-    def measured(drawn: tuple[int, ...]) -> list[float]:
+    def measured(drawn: NDArray[np.int64]) -> list[float]:
         chosen = np.concatenate([of_target[index] for index in drawn])
         order = chosen[np.argsort(-score[chosen], kind="stable")]
         tops = [order[: max(1, round(cut * len(order) / len(pairs)))] for cut in cuts]
@@ -146,11 +144,10 @@ def score_ranking(
             *(float(kind[top].mean()) for kind in (accepted, conceivable) for top in tops),
         ]
 
-    def statistic(number: int, drawn: NDArray[np.int64]) -> NDArray[np.float64]:
-        return np.array([measured(tuple(sample))[number] for sample in drawn])
-
-    numbers = range(2 + 2 * len(cuts))
-    return [bootstrap(partial(statistic, number), len(of_target), samples=samples) for number in numbers]
+    value, targets = measured(np.arange(len(of_target))), len(of_target)
+    drawn = np.random.default_rng(1).integers(targets, size=(samples, targets))
+    low, high = np.nanpercentile([measured(sample) for sample in drawn], [2.5, 97.5], axis=0)
+    return [Interval(*each) if np.isfinite(each[0]) else None for each in zip(value, low, high, strict=True)]
 
 
 def tables(named: Mapping[str, SynonymTable], pairs: JudgedPairs, tokens: Tokens) -> Table:

@@ -227,7 +227,7 @@ class Explainer:
 _MEANINGS = {
     RIGHT: "right: the original word",
     FALSE_NEGATIVE: "false negative: counted as a mistake, though people may accept it",
-    TRUE_NEGATIVE: "true negative: a real mistake",
+    TRUE_NEGATIVE: "true negative: rightly counted as a mistake",
 }
 
 

@@ -16,8 +16,8 @@ from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 from typing_extensions import override
 
-from ..corpora.text import read_lines
 from ..data.indexed import require_whole_split
+from ..data.text import read_lines
 from ..errors import TrueNegError
 from ..files import file_digest
 from ..objectives import MaskedPredictions, Objective, TrueNegativeOptions
@@ -45,11 +45,12 @@ Batch = tuple[Tensor, Tensor, Tensor]
 
 
 class HeldOut(Yardstick):
-    """A split of ``--data``, cut and masked as the task of the last checkpoint says (converted weights do not know how
-    long samples will be), or for Hugging Face's folders the running text of a file.
+    """A split of ``--data``, cut and masked as the task of the last checkpoint says (a converted checkpoint has
+    no sample length), or for Hugging Face's folders the running text of a file.
     """
 
     _longest = 0  # tokens of a sample of a text, the same for all models
+    _samples = 0  # of a split, as many for all models
     metrics: ClassVar[Mapping[str, Metric]] = {
         BITS: Metric("bits", False, BITS),
         "accuracy": Metric("accuracy", True),
@@ -63,14 +64,14 @@ class HeldOut(Yardstick):
         super().__init__(task, tokens, last)
         (self._source,) = task.files
         self.described = f"{HELD_OUT}: {(tokens.folder or Path()) / self._source}"
-        self._judge = judge_of(tokens, task.synonym_table)
-        self._excluded = exclusions(tokens)
         if tokens.folder is None:
             if not Path(self._source).is_file():
                 raise TrueNegError(
                     f"--task held-out={self._source}: no such file; expected the text for Hugging Face's models"
                 )
             self.sha256 = file_digest(Path(self._source))
+        self._judge = judge_of(tokens, task.synonym_table)
+        self._excluded = exclusions(tokens)
 
     @override
     def score(self, scorer: Scorer) -> dict[str, Scores]:
@@ -98,9 +99,9 @@ class HeldOut(Yardstick):
             if scorer.longest < self._longest:
                 raise TrueNegError(f"{scorer.path}: reads {scorer.longest} tokens, others more; name it first")
             return list(self._of_text(self._longest))
-        return self._of_split(self._tokens.folder, scorer.longest)
+        return self._of_split(self._tokens.folder, scorer)
 
-    def _of_split(self, data: Path, longest: int) -> Iterator[Batch]:
+    def _of_split(self, data: Path, scorer: Scorer) -> Iterator[Batch]:
         from fairseq import utils
 
         from ..models.loading import load_task
@@ -118,10 +119,18 @@ class HeldOut(Yardstick):
         batches = task.get_batch_iterator(
             dataset=task.dataset(split),
             max_sentences=self._task.batch_size,
-            max_positions=utils.resolve_max_positions(task.max_positions(), longest),
+            max_positions=utils.resolve_max_positions(task.max_positions(), scorer.longest),
             ignore_invalid_inputs=True,
-        ).next_epoch_itr(shuffle=False)
-        for sample in batches:
+        )
+        samples = sum(map(len, batches.frozen_batches))
+        self._require(range(samples), f"samples of at most {scorer.longest} tokens")
+        self._samples = self._samples or samples
+        if samples != self._samples:
+            raise TrueNegError(
+                f"{scorer.path}: reads {scorer.longest} tokens and so {samples:,} samples of {split}, the model before "
+                f"{self._samples:,}; name the model that reads the fewest tokens last: samples are then cut for it"
+            )
+        for sample in batches.next_epoch_itr(shuffle=False):
             tokens = sample["net_input"]["src_tokens"]
             largest, size = max(int(tokens.max()), int(sample["target"].max())), len(self._tokens.vocabulary)
             if largest >= size:  # an index error otherwise, on a GPU one of CUDA's
@@ -151,7 +160,7 @@ class HeldOut(Yardstick):
             sources, labels = zip(*masked[start : start + size], strict=True)
             targets = [row[0].masked_fill(row[0].lt(0), padding) for row in labels]
             yield (
-                pad_sequence([row[0] for row in sources], batch_first=True, padding_value=padding),
+                pad_sequence([row[0] for row in sources], batch_first=True, padding_value=max(padding, 0)),
                 pad_sequence(targets, batch_first=True, padding_value=padding),
                 torch.tensor([row.size(1) for row in sources]),
             )

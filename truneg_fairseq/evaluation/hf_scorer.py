@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +13,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 from typing_extensions import override
 
-from ..convert.from_hf import quiet_transformers
+from ..convert.from_hf import ADAPTER, quiet_transformers
 from ..data.tokenizer import trimmed
 from ..errors import TrueNegError, reason, require
 from ..files import read_json
 from ..hf.projection import MaskedProjection, select_rows
 from ..trainer.folder import transformers_updates
+from ..vocabulary import ends_of, padding_of, symbols_of_tokenizer
 from ..vocabulary import vocabulary_of_tokenizer as vocabulary_of
 from .scorer import Scorer, Tokens, attention_mask
 
-ADAPTER = "adapter_config.json"  # what a folder of PEFT has; its weights are those of another model and a few more
+logger = logging.getLogger(__name__)
+
+_WEIGHTS = ("model*.safetensors", "pytorch_model*.bin")  # of a whole model
 _LOCAL = {"local_files_only": True, "trust_remote_code": False}
 _BOTH_HALVES = "ElectraForReplacedTokens"  # what ElectraTrainer writes
 
@@ -32,26 +37,24 @@ class HuggingFaceTokens(Tokens):
         require("transformers", extra="hf")
         from transformers import AutoConfig, AutoTokenizer
 
+        base = _base(folder)
         try:
-            base = _base(folder)
             has_own = any((folder / name).exists() for name in ("tokenizer.json", "vocab.txt", "tokenizer_config.json"))
             self.tokenizer: Any = AutoTokenizer.from_pretrained(str(folder if has_own else base), **_LOCAL)
             size = int(AutoConfig.from_pretrained(str(base), **_LOCAL).vocab_size)
         except Exception as error:  # transformers fails in many ways
             raise _refused(folder, error) from None
         self.mask = self.tokenizer.mask_token_id
-        names = ("bos", "eos") if self.mask is None else ("cls", "sep")
-        begin, end = (getattr(self.tokenizer, f"{name}_token_id") for name in names)
-        if begin is None or end is None or not self.tokenizer.is_fast:
-            raise TrueNegError(f"{folder}: has no fast tokenizer with {' and '.join(names)} tokens; expected one")
-        self.begin, self.end, self.padding = int(begin), int(end), int(self.tokenizer.pad_token_id or 0)
+        if not self.tokenizer.is_fast:
+            raise TrueNegError(f"{folder}: has a slow tokenizer; expected a fast one, as tokenizer.json describes it")
+        (self.begin, self.end), self.padding = ends_of(self.tokenizer), padding_of(self.tokenizer)
         self.vocabulary = vocabulary_of(self.tokenizer, tokenization, size)
         self.special = frozenset(self.tokenizer.all_special_ids)
 
     @property
     @override
     def symbols(self) -> Sequence[str]:
-        return self.vocabulary.symbols[: max(self.tokenizer.get_vocab().values()) + 1]
+        return symbols_of_tokenizer(self.tokenizer)
 
     @override
     def encode_batch(self, texts: Sequence[str]) -> list[NDArray[np.int64]]:
@@ -93,6 +96,9 @@ def hugging_face_scorer(folder: Path, padding: int, *, cpu: bool = False, causal
         raise _refused(folder, error) from None
     if config.is_encoder_decoder:
         raise TrueNegError(f"{folder}: is a {config.model_type}, which reads and writes; expected a masked LM")
+    _check_layers(folder, model, loaded["unexpected_keys"])
+    if getattr(config, "auto_map", None):
+        logger.warning("%s: its own code never runs; it is measured as transformers' %s", folder, type(model).__name__)
     # Positions of RoBERTa and its kin begin after that of the padding.
     padded = (module.padding_idx for name, module in model.named_modules() if name.endswith(".position_embeddings"))
     unused = max((index + 1 for index in padded if index is not None), default=0)
@@ -135,9 +141,28 @@ def hugging_face_scorer(folder: Path, padding: int, *, cpu: bool = False, causal
 
 def _base(folder: Path) -> Path | str:
     """The folder itself, or of an adapter the model that it changes."""
-    if not (folder / ADAPTER).exists() or (folder / "config.json").exists():
+    if not (folder / ADAPTER).exists():
         return folder
+    if whole := next((file for name in _WEIGHTS for file in folder.glob(name)), None):
+        raise TrueNegError(
+            f"{folder}: has a whole model ({whole.name}) and an adapter ({ADAPTER}), which may be in its weights "
+            f"already; expected one of them: move {ADAPTER} elsewhere, or give the adapter a folder of its own"
+        )
     return str(read_json(folder / ADAPTER, dict[str, Any], expected="PEFT's configuration")["base_model_name_or_path"])
+
+
+def _check_layers(folder: Path, model: Any, unexpected: Iterable[str]) -> None:
+    """Refuses weights of layers that config.json does not have; those of other heads are not looked at."""
+
+    def without_numbers(name: str) -> str:
+        return re.sub(r"\d+", "N", name)
+
+    known = set(map(without_numbers, model.state_dict()))
+    if more := sorted(name for name in unexpected if without_numbers(name) in known):
+        raise TrueNegError(
+            f"{folder}: its weights have {more[0]}, and the model that config.json describes does not; expected the "
+            "config.json that was written with the weights"
+        )
 
 
 def _refused(folder: Path, error: Exception) -> TrueNegError:

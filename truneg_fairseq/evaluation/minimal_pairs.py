@@ -111,10 +111,11 @@ def pseudo_log_likelihoods(scorer: Scorer, tokens: Tokens, texts: Sequence[str])
     encoded = [tuple(each.tolist()) for each in tokens.encode_batch(texts)]
     different = list(dict.fromkeys(encoded))
     score: dict[tuple[int, ...], float] = {}
-    for start in Progress(range(0, len(different), _SENTENCES), desc="sentences", unit=f" x {_SENTENCES}", leave=False):
-        part = different[start : start + _SENTENCES]
-        masked = ((number, *each) for number, sentence in enumerate(part) for each in _masked_copies(sentence, tokens))
-        score.update(zip(part, scorer.summed(masked, len(part)).tolist(), strict=True))
+    with Progress(total=sum(map(len, different)), desc=scorer.path.name, unit=" places", leave=False) as bar:
+        for start in range(0, len(different), _SENTENCES):
+            part = different[start : start + _SENTENCES]
+            masked = ((number, *each) for number, one in enumerate(part) for each in _masked_copies(one, tokens))
+            score.update(zip(part, scorer.summed(masked, len(part), bar.update).tolist(), strict=True))
     return np.array([score[sentence] for sentence in encoded])
 
 

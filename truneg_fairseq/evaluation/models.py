@@ -124,9 +124,9 @@ class OpenedModel:
 
 def is_hugging_face(path: Path) -> bool:
     """Whether a model is a Hugging Face folder (an adapter's too), or ``hub:NAME``."""
-    from ..convert.from_hf import HUB
+    from ..convert.from_hf import ADAPTER, HUB
 
-    return str(path).startswith(HUB) or any((path / name).is_file() for name in ("config.json", "adapter_config.json"))
+    return str(path).startswith(HUB) or any((path / name).is_file() for name in ("config.json", ADAPTER))
 
 
 def load_table(path: Path, tokens: Tokens, dictionary: Path) -> SynonymTable:

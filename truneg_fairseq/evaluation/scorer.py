@@ -35,7 +35,7 @@ from ..vocabulary import (
     gpt2_text,
     read_symbols,
 )
-from ..workers import choose_device
+from ..workers import Progress, choose_device
 
 _BROKEN = "\ufffd"  # of a piece that ends inside a character
 _AROUND = 16  # tokens on each side of an example
@@ -55,7 +55,7 @@ class Tokens(ABC):
     folder: Path | None = None  # of the binarized data that have this dictionary
     begin: int  # the token before every text, ``<s>`` or ``[CLS]``
     end: int  # the token after it
-    padding: int
+    padding: int  # -1 where it has none
     mask: int | None  # None for a causal LM, which has no mask
     special: frozenset[int]  # tokens that no text has, and the unknown one
 
@@ -233,16 +233,23 @@ class Scorer:
 
     def rows(self, queries: Sequence[Query]) -> Iterator[tuple[int, NDArray[np.floating]]]:
         """The same one query after the other: its index, and fp32, shape (V,)."""
-        for batch, found in self.log_probabilities(queries):
-            yield from zip(batch, found.cpu().numpy(), strict=True)
+        with Progress(total=len(queries), desc=self.path.name, unit=" places", leave=False) as bar:
+            for batch, found in self.log_probabilities(queries):
+                yield from zip(batch, found.cpu().numpy(), strict=True)
+                bar.update(len(batch))
 
-    def summed(self, asked: Iterable[tuple[int, Query, int]], size: int) -> NDArray[np.float64]:
-        """Sums of log-probabilities, shape (size,): each query adds that of a token to the number before it."""
+    def summed(
+        self, asked: Iterable[tuple[int, Query, int]], size: int, done: Callable[[int], object] = bool
+    ) -> NDArray[np.float64]:
+        """Sums of log-probabilities, shape (size,): each query adds that of a token to the number before it; ``done``
+        gets how many queries are over.
+        """
         asked, sums = list(asked), np.zeros(size)
         for batch, found in self.log_probabilities([query for _, query, _ in asked]):
             wanted = torch.tensor([asked[index][2] for index in batch], device=found.device)
             values = found.gather(1, wanted[:, None]).squeeze(1).double().cpu().numpy()
             np.add.at(sums, [asked[index][0] for index in batch], values)
+            done(len(batch))
         return sums
 
     @torch.inference_mode()
@@ -307,7 +314,7 @@ class Scorer:
         """Tokens, int64, shape (B, T), and lengths, int64, shape (B,), on the device."""
         lengths = torch.tensor([len(row) for row in rows])
         tokens = torch.nn.utils.rnn.pad_sequence(
-            [torch.from_numpy(row) for row in rows], batch_first=True, padding_value=self.padding
+            [torch.from_numpy(row) for row in rows], batch_first=True, padding_value=max(self.padding, 0)
         )
         return tokens.to(self._device), lengths.to(self._device)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -33,9 +33,6 @@ YARDSTICKS = {
     "reading": "reading.Reading",
 }
 """By the names of ``--task``: module and class."""
-
-_BOUNDS = ("ceiling", "people", "half of the people")  # controls that a model is not meant to reach
-_MOST_NAMED = 2  # metrics in the verdict
 
 
 @dataclass(frozen=True)
@@ -183,44 +180,11 @@ def evaluate(
 
 
 def compared(found: Sequence[Measured]) -> Comparison:
-    """What a person sees: the models, each with its one seed, then the controls, whose differences are no matter."""
+    """What a person sees: the models, each with its one seed, then the controls."""
     several, lines = len({each.model.seed for each in found}) > 1, list[Result]()
     for each in sorted(found, key=lambda each: each.is_control):
         name = f"{each.model.name} {each.model.seed}" if several and not each.is_control else each.model.name
-        for result in each.results():
-            if each.yardstick.is_shown(result.task):
-                examples = {} if each.is_control else result.examples
-                lines.append(replace(result, model=name, seed=1, examples=examples))
-    return Comparison(lines, over_items=True)
-
-
-def verdict(comparison: Comparison, controls: Collection[str]) -> str:
-    """What the tables say, in one sentence."""
-    first, beaten = comparison.baseline, dict[str, list[str]]()
-    said = {other: dict[str, list[str]]() for other in comparison.models if other not in (first, *controls)}
-    for title, quantities in comparison.groups.items():
-        for each in comparison.summaries(quantities):
-            name, higher = f"{each.quantity.title} ({title})", each.quantity.metric.higher_is_better
-            if each.model in said and each.direction is not None and higher is not None:
-                word = {True: "better", False: "worse", None: ""}[each.better]
-                said[each.model].setdefault(word, []).append(name)
-            elif each.model not in (*said, *_BOUNDS) and each.difference and (each.difference > 0) == higher:
-                beaten.setdefault(name, []).append(each.model)
-    parts = []
-    for other, names in said.items():
-        found = [f"{word} in {_some(names[word])}" for word in ("better", "worse") if word in names]
-        if open_ := len(names.get("", ())):
-            found.append(f"not significantly different in {open_} metric{'s' * (open_ > 1)}")
-        parts.append(f"{other} against {first}: {'; '.join(found) or 'nothing to compare'}")
-    if parts:
-        return " | ".join(parts) + "."
-    if beaten:
-        named = [f"{name} by {' and '.join(owners)}" for name, owners in beaten.items()]
-        return f"{first}: better without training in {_some(named)}."
-    return f"{first}: no control is better."
-
-
-def _some(names: Sequence[str]) -> str:
-    """How many, and the two most important ones."""
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return f"{len(names)} metric{'s' * (len(names) > 1)}: {', '.join(names[:_MOST_NAMED])}{more}"
+        shown = (result for result in each.results() if each.yardstick.is_shown(result.task))
+        lines += [replace(result, model=name, seed=1) for result in shown]
+    controls = {each.model.name for each in found if each.is_control}
+    return Comparison(lines, over_items=True, controls=controls)

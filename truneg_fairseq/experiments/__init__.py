@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..launch.jobs import LaunchOptions
 from ..options import option
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExperimentOptions(LaunchOptions):
+class ExperimentOptions:
     file: Path | None = option(
         None, "the experiment; see docs/start/experiments.md", metavar="FILE.yaml", positional=True
     )

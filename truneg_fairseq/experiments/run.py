@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
+from filelock import FileLock
 from tabulate import tabulate
 
 from .. import register
 from ..errors import TrueNegError
 from ..files import replacing_text
-from ..launch.jobs import SLURM, Job, call_in_job, devices_of, run_jobs
+from ..launch.jobs import Job, devices_of, run_jobs
 from ..launch.training import RESULTS_NAME, check_precision, check_settings, hold_lock
 from ..models.checkpoints import quiet_fairseq
 from ..report.page import report_page
@@ -25,6 +26,7 @@ from ..results.tables import markdown, notes, tables, terminal, verdict, wrapped
 from ..workers import Progress
 from . import ExperimentOptions
 from .evaluation import Evaluation, evaluate_together, evaluations_of
+from .flags import check_flags
 from .settings import Experiment
 from .training import Pretraining, check_start
 
@@ -46,24 +48,6 @@ class Run(Pretraining):
         """How much is to do: the training with the quick evaluations; or the late ones, if it has not failed."""
         trained, missing = self.model_path.exists(), len(self.missing(late=late))
         return missing * trained if late else missing + (not trained)
-
-    def execute_in_job(self, job: Job, options: Sequence[str], *, late: bool) -> None:
-        """:meth:`execute` in a job of SLURM, whose log says what is done."""
-        steps, waiting = self.steps(late=late), self.missing(late=late)
-
-        def poll() -> None:
-            # They are done in this order: a thread asks for one of them, as the folder may be on a network's disk.
-            while waiting and waiting[0].done:
-                waiting.pop(0)
-            job.progress(steps - len(waiting) - (not late and not self.model_path.exists()))
-
-        call_in_job(
-            partial(execute_alone, run=replace(self), late=late),  # without what is cached
-            name=f"{self.name} fine-tuned" if late else self.name,
-            folder=self.folder.with_name(f"{SLURM}-late" if late else SLURM),
-            options=options,
-            poll=poll,
-        )
 
     def execute(self, job: Job, *, late: bool) -> None:
         """Does what is missing; late evaluations wait for all trainings."""
@@ -107,7 +91,7 @@ class Runner:
 
     def __init__(self, experiment: Experiment, options: ExperimentOptions) -> None:
         self._experiment, self._options = experiment, options
-        check_precision(experiment.precision, cpu=options.cpu, launcher=options.launcher)
+        check_precision(experiment.precision, cpu=options.cpu)
         self.comparison: list[str] = []  # its tables and its verdict for a terminal, when there are results
         common: dict[str, Any] = {"experiment": experiment, "precision": experiment.precision, "cpu": options.cpu}
         runs = options.output / "runs"
@@ -126,13 +110,17 @@ class Runner:
     def execute(self) -> list[str]:
         """Does what is missing, writes tables and page, and returns a line for each failed run or lost result."""
         options, failed = self._options, list[str]()
-        options.output.mkdir(parents=True, exist_ok=True)
-        with hold_lock(options.output / ".lock", f"{options.output}: another experiment is at work there"):
+        chosen = [run for run in self.runs if not options.only or run.arm in options.only]
+        with ExitStack() as held:
+            for run in chosen:  # commands for other arms or seeds may work in the same folder
+                run.folder.parent.mkdir(parents=True, exist_ok=True)
+                at_work = f"{run.folder.parent}: another command is at work there"
+                held.enter_context(hold_lock(run.folder.with_name(".lock"), at_work))
             register()
             quiet_fairseq()
             assert options.file is not None
             check_start(options.file, self._experiment)
-            chosen = [run for run in self.runs if not options.only or run.arm in options.only]
+            check_flags(options.file, self._experiment, {run.arm: run for run in reversed(self.runs)})
             for run in chosen:
                 check_settings(run.folder, run.settings)
             for evaluation in (each for run in chosen for each in run.evaluations if each.done):
@@ -144,15 +132,11 @@ class Runner:
 
     def _run(self, runs: Sequence[Run], failed: list[str], *, late: bool) -> None:
         options = self._options
-        slurm = options.launcher == SLURM
-        devices = [None] * len(runs) if slurm else devices_of(options.jobs, cpu=options.cpu)
+        devices = devices_of(options.jobs, cpu=options.cpu)
 
         def work(run: Run, job: Job) -> None:
             try:
-                if slurm:
-                    run.execute_in_job(job, options.slurm, late=late)
-                else:
-                    run.execute(job, late=late)
+                run.execute(job, late=late)
             except TrueNegError as error:  # the others go on
                 job.warn(str(error))
                 failed.append(str(error))
@@ -163,11 +147,12 @@ class Runner:
 
     def _write_results(self) -> tuple[list[Result], list[str]]:
         """Writes the results of all runs as one result file: by arm as the experiment has them, then by seed."""
-        lost: list[str] = []
+        lost, output = list[str](), self._options.output
         in_order = [run for arm in self._experiment.arms for run in self.runs if run.arm == arm]
-        results = [result for run in in_order for result in run.results(lost)]
-        with replacing_text(self._options.output / RESULTS_NAME) as stream:
-            stream.writelines(result.line for result in results)
+        with FileLock(output / ".results.lock"):  # the last command to write knows what all have done
+            results = [result for run in in_order for result in run.results(lost)]
+            with replacing_text(output / RESULTS_NAME) as stream:
+                stream.writelines(result.line for result in results)
         return results, lost
 
     def _write_outcome(self) -> list[str]:
@@ -194,14 +179,6 @@ class Runner:
             with replacing_text(output / PAGE_NAME) as stream:
                 stream.write(html)
         return lost
-
-
-def execute_alone(*, run: Run, late: bool) -> None:
-    """In a job of its own."""
-    register()
-    quiet_fairseq()
-    check_precision(run.precision, cpu=run.cpu)
-    run.execute(Job(None, lambda done: None, nullcontext()), late=late)
 
 
 def _say(line: str) -> None:

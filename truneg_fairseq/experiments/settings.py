@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ast
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,21 +25,9 @@ DEFAULTS: Options = {"save-interval-updates": 100, "log-interval": 10, "disable-
 _Count = Annotated[int, Meta(ge=1)]
 _Name = Annotated[str, Meta(pattern=r"^\w[\w.+-]*$", max_length=80)]
 _EXPECTED = "an experiment (see docs/start/experiments.md)"
-_OWN = frozenset(
-    "seed max-update save-dir cpu synonym-table finetune-from-model restore-file arch fp16 bf16 memory-efficient-fp16 "
-    "memory-efficient-bf16 amp max-epoch stop-time-hours stop-min-lr patience disable-validation valid-subset "
-    "log-format no-epoch-checkpoints keep-interval-updates keep-interval-updates-pattern no-save "
-    "distributed-world-size log-file tensorboard-logdir no-save-optimizer-state no-last-checkpoints "
-    "checkpoint-suffix reset-optimizer reset-lr-scheduler reset-meters reset-dataloader optimizer-overrides "
-    "continue-once".split()
-)
-"""Options of fairseq-train that the experiment decides: seeds, updates, precision, and what a training that is stopped
-and continued needs."""
-_RUNS_CODE = frozenset("user-dir post-save-script plasma-path use-plasma-view wandb-project azureml-logging".split())
-"""Options of fairseq-train that import code, start a program or call a service: a file from a stranger may not."""
-_OWN_OF_FINETUNING = frozenset("models prepared output tasks seeds cpu launcher slurm keep-models".split())
+_OWN_OF_FINETUNING = frozenset("models prepared output tasks seeds cpu keep-models".split())
 
-_FILE_OPTIONS = ("corpus-counts", "hc-acceptance-model", "teacher")
+FILE_OPTIONS = ("corpus-counts", "hc-acceptance-model", "teacher")
 
 
 class Model(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -82,7 +70,7 @@ class Finetuning(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``truneg finetune``, and attacks on SQuAD; the mean over its seeds counts."""
 
     prepared: Path  # the folder that ``truneg data prepare`` made
-    tasks: Annotated[list[str], Meta(min_length=1)]  # CoLA, SQuAD ..
+    tasks: Annotated[list[_Name], Meta(min_length=1)]  # CoLA, SQuAD ..
     seeds: _Count = 5  # of the fine-tuning, 1 to this
     options: Options = {}  # of the command: epochs, lr, max-length ..
     arms: list[str] | None = None  # the arms that it is for; None for all
@@ -131,12 +119,12 @@ class Experiment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         options: Options = {}
         for part in (self.training, self.model.options, self.arms[arm].options):
             options |= with_dashes(part)
-        return options | {name: str(Path(str(options[name])).resolve()) for name in _FILE_OPTIONS if options.get(name)}
+        return options | {name: str(Path(str(options[name])).resolve()) for name in FILE_OPTIONS if options.get(name)}
 
     def files_of(self, arm: str) -> dict[str, Path]:
         """The files that an arm's options name, by the options."""
         options = self.options_of(arm)
-        return {name: Path(str(options[name])) for name in _FILE_OPTIONS if options.get(name)}
+        return {name: Path(str(options[name])) for name in FILE_OPTIONS if options.get(name)}
 
 
 def with_dashes(options: Options) -> Options:
@@ -159,7 +147,7 @@ def flags_of(options: Options) -> list[str]:
 
 
 def read_experiment(path: Path, overrides: Sequence[str] = (), only: Sequence[str] = ()) -> Experiment:
-    """Reads an experiment's file: YAML with OmegaConf's interpolations (``${paths.data}``), in which ``overrides`` such
+    """Reads an experiment's file: YAML in which ``${paths.data}`` is another value of the file, and ``overrides`` such
     as ``updates=10`` take the place of values. If ``only`` names arms, the files of the others need not be there yet.
     """
     from omegaconf import OmegaConf  # the process of an evaluation needs none
@@ -168,8 +156,10 @@ def read_experiment(path: Path, overrides: Sequence[str] = (), only: Sequence[st
 
     text = read_bytes(path, expected=_EXPECTED)
     try:
-        merged = OmegaConf.merge(OmegaConf.create(text.decode()), OmegaConf.from_dotlist(list(overrides)))
-        found: Any = OmegaConf.to_container(merged, resolve=True, throw_on_missing=True)
+        parts = OmegaConf.create(text.decode()), OmegaConf.from_dotlist(list(overrides))
+        for part in parts:
+            _check_references(path, OmegaConf.to_container(part))
+        found: Any = OmegaConf.to_container(OmegaConf.merge(*parts), resolve=True, throw_on_missing=True)
     except MissingMandatoryValue as error:
         raise TrueNegError(f"{path}: {error.full_key} has no value; give it with --set {error.full_key}=...") from None
     except (OmegaConfBaseException, YAMLError, UnicodeDecodeError, RecursionError) as error:
@@ -189,6 +179,16 @@ def read_experiment(path: Path, overrides: Sequence[str] = (), only: Sequence[st
     return experiment
 
 
+def _check_references(path: Path, value: Any) -> None:
+    """Refuses OmegaConf's resolvers: ``${oc.env:NAME}`` would put a variable of the environment into the page."""
+    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _check_references(path, each)
+    if isinstance(value, str) and "${" in re.sub(r"\$\{[\w.-]+\}", "", value):
+        raise TrueNegError(
+            f"{path}: {value[:80]}: expected ${{paths.NAME}}, with --set paths.NAME=VALUE for other values"
+        )
+
+
 def _task(path: Path, name: str, asked: Any) -> Task:
     """A yardstick: FILE, a list of files, or ``files`` with options of ``truneg evaluate``."""
     options = with_dashes(asked) if isinstance(asked, dict) else {"files": asked}
@@ -203,48 +203,20 @@ def _task(path: Path, name: str, asked: Any) -> Task:
 
 
 def _check(path: Path, experiment: Experiment, only: Sequence[str]) -> None:
-    _check_options(path, experiment)
     model, arms = experiment.model, ", ".join(experiment.arms)
     cases = [(not (model.arch or model.checkpoint), f"{path}: model: has neither arch nor checkpoint; expected one")]
     named = [("--only", arm) for arm in only] + [(f"{path}: control:", arm) for arm in [experiment.control] if arm]
     for name, part in experiment.evaluations.finetune.items():
         named += [(f"{path}: evaluations.finetune.{name}.arms:", arm) for arm in part.arms or ()]
+        where = f"{path}: evaluations.finetune.{name}.options: has"
+        own = sorted(_OWN_OF_FINETUNING & with_dashes(part.options).keys())
+        cases += [(True, f"{where} {option!r}, which the experiment sets; expected other options") for option in own]
     cases += [(arm not in experiment.arms, f"{where} {arm}: expected some of {arms}") for where, arm in named]
     for arm in experiment.arms if experiment.evaluations.electra else ():
         criterion, expected = experiment.options_of(arm).get("criterion"), "electra (held-out measures a masked LM)"
         found = f"{path}: evaluations.electra: arm {arm} has the criterion {criterion}; expected {expected}"
         cases.append((criterion != "electra", found))
     refuse(*cases)
-
-
-def _check_options(path: Path, experiment: Experiment) -> None:
-    """Refuses options that the experiment sets itself, and those that run code: a file names files and numbers."""
-    parts = {"training": experiment.training, "model.options": experiment.model.options}
-    parts |= {f"arms.{name}.options": arm.options for name, arm in experiment.arms.items()}
-    own = dict.fromkeys(parts, _OWN)
-    for name, part in experiment.evaluations.finetune.items():
-        parts[f"evaluations.finetune.{name}.options"] = part.options
-        own[f"evaluations.finetune.{name}.options"] = _OWN_OF_FINETUNING
-    for where, options in parts.items():
-        for name, value in with_dashes(options).items():
-            # argparse takes the beginning of a flag for the whole.
-            is_code = any(each.startswith(name) for each in _RUNS_CODE)
-            is_code |= name not in _FILE_OPTIONS and _is_code(value)
-            is_own = name != "optimizer" and any(each.startswith(name) for each in own[where])
-            refuse(
-                (is_code, f"{path}: {where}: {name}: would run code; expected files, numbers and names"),
-                (is_own, f"{path}: {where}: has {name!r}, which the experiment sets; expected other options"),
-            )
-
-
-def _is_code(value: Value) -> bool:
-    """Whether a text is more than a name, a number or a tuple of them: fairseq evaluates some, as --adam-betas."""
-    try:
-        if isinstance(value, str) and set(value) & set("([{"):
-            ast.literal_eval(value)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return True
-    return False
 
 
 def _check_files(path: Path, experiment: Experiment) -> None:

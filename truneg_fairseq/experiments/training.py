@@ -68,7 +68,7 @@ class Pretraining(TrainingRun):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings that determine its result, as JSON. Files count by what they hold, not by where they are."""
+        """The settings that determine its result, as JSON. Files are compared by content."""
         experiment, table = self.experiment, self.experiment.arms[self.arm].synonym_table
         files: dict[str, Path | None] = {"model.checkpoint": experiment.model.checkpoint, "synonym_table": table}
         read = (each for pattern in ("dict*.txt", "train*.bin", "train*.idx") for each in experiment.data.glob(pattern))

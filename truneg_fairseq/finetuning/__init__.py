@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..launch.jobs import LaunchOptions
 from ..launch.process import PRECISIONS
 from ..options import option
 
@@ -26,7 +25,7 @@ class PrepareOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FinetuneOptions(LaunchOptions):
+class FinetuneOptions:
     models: list[str] = option(
         help="pre-trained checkpoints; a name is for the results", positional=True, metavar="[NAME=]CKPT.pt"
     )

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..corpora.extract import read_table
-from ..corpora.text import read_lines
+from ..data.text import read_lines, read_table
 from ..data.tokenizer import PretrainedVocabulary
 from ..errors import TrueNegError, require
 from ..files import replacing_text

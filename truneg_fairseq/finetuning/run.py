@@ -6,7 +6,6 @@ import math
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,8 @@ from ..convert.architecture import architecture_flags, config_of
 from ..data.tokenizer import PretrainedVocabulary
 from ..errors import TrueNegError, refuse
 from ..files import require_different, require_writable
-from ..launch.jobs import HERE, SLURM, Job, call_in_job, devices_of, run_jobs
-from ..launch.process import updates_in
-from ..launch.training import LOG_NAME, MODEL_NAME, RESULTS_NAME, Diverged, TrainingRun, check_precision
+from ..launch.jobs import Job, devices_of, run_jobs
+from ..launch.training import MODEL_NAME, RESULTS_NAME, Diverged, TrainingRun, check_precision
 from ..models.checkpoints import Checkpoint, check_vocabulary, quiet_fairseq, read_checkpoint
 from ..options import flag_of
 from ..results.result import Result, append_result, named_models, read_results
@@ -123,8 +121,8 @@ def prepare(options: PrepareOptions) -> Iterator[tuple[Path, list[str], bool]]:
 
 
 def finetune(options: FinetuneOptions) -> tuple[list[Result], list[str]]:
-    """Runs what is not finished; gives the results of all runs, and a line for each that diverged or failed."""
-    runs, on_slurm = check(options), options.launcher == SLURM
+    """Runs what is not finished; gives the results of all runs, and a line for each that diverged."""
+    runs = check(options)
     path = options.output / RESULTS_NAME
     finished = _finished(path, runs)
     failed: list[str] = []
@@ -139,18 +137,6 @@ def finetune(options: FinetuneOptions) -> tuple[list[Result], list[str]]:
                     raise TrueNegError(f"--keep-models: {found}; choose another --output")
                 return
         try:
-            if on_slurm:
-                model = f"{run.model_name}={run.start.path}"
-                alone = replace(options, models=[model], tasks=[run.task.name], seeds=[run.seed], jobs=1, launcher=HERE)
-                call_in_job(
-                    partial(finetune_all, options=alone),
-                    name=run.name,
-                    folder=run.folder / SLURM,
-                    options=options.slurm,
-                    poll=lambda: job.progress(updates_in(run.folder / LOG_NAME)),
-                )
-                finished.update(_finished(path, [run]))
-                return
             weights = run.train(job.progress, job.device)
             with job.lock:
                 result = run.evaluate(weights)
@@ -159,14 +145,11 @@ def finetune(options: FinetuneOptions) -> tuple[list[Result], list[str]]:
                 append_result(path, result)
                 finished[run.key] = result
                 run.tidy()
-        except TrueNegError as error:
-            if not on_slurm and not isinstance(error, Diverged):
-                raise
+        except Diverged as error:
             job.warn(str(error))
             failed.append(str(error))
 
-    devices = [None] * len(runs) if on_slurm else devices_of(options.jobs, cpu=options.cpu)
-    run_jobs(execute, runs, devices, lengths=[run.recipe.updates for run in runs])
+    run_jobs(execute, runs, devices_of(options.jobs, cpu=options.cpu), lengths=[run.recipe.updates for run in runs])
     return [finished[run.key] for run in runs if run.key in finished], failed
 
 
@@ -184,7 +167,7 @@ def check(options: FinetuneOptions) -> list[FinetuningRun]:
     if not tasks:
         raise TrueNegError(f"--prepared {options.prepared}: has no task; expected a folder of 'truneg data prepare'")
     infos = [read_info(options.prepared / task.name) for task in tasks]
-    check_precision(options.precision, cpu=options.cpu, launcher=options.launcher)
+    check_precision(options.precision, cpu=options.cpu)
     register()
     runs = []
     for model in named_models(options.models, seed=0):

@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 
 from .. import files
-from ..corpora.extract import read_table
+from ..data.text import read_table
 from ..errors import TrueNegError, refuse
 from ..files import replacing_text
 

@@ -20,8 +20,9 @@ from ..objectives.electra import ELECTRA_RATES, add_discriminator
 from ..objectives.loop import encode_layers
 from ..objectives.loss import BITS
 from ..objectives.options import ElectraOptions
+from ..objectives.passes import unwrap
 from .collator import seeded
-from .projection import masked_positions, unwrap
+from .projection import masked_positions
 from .trainer import TrueNegativeTrainer
 
 _SHARED = ("embedding_size", "vocab_size", "max_position_embeddings", "type_vocab_size", "tie_word_embeddings")

@@ -1,6 +1,4 @@
-"""transformers' masked LMs: what wraps them, their embeddings and hidden states, and the vocabulary projection at the
-masked positions only.
-"""
+"""Masked LMs of transformers: the vocabulary projection at the masked positions only, and counts mixed in."""
 
 from __future__ import annotations
 
@@ -13,17 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
-from transformers import PreTrainedModel
 
 from ..objectives import gather_rows
 from ..objectives.build import read_corpus_targets
 from ..objectives.loss import IGNORED
-from ..vocabulary import vocabulary_of_tokenizer
+from ..vocabulary import padding_of, symbols_of_tokenizer
 
 logger = logging.getLogger(__name__)
-
-_INNER = ("_orig_mod", "module", "_fsdp_wrapped_module", "base_model", "model")
-"""The submodule of a compiled model, of DDP, of FSDP, of a PEFT model, and of its adapters."""
 
 # By type of the configuration, the first module of the head: it and all that follow work on each position alone.
 _HEADS: dict[str, tuple[str, ...]] = {
@@ -93,17 +87,6 @@ def select_rows(logits: Tensor, positions: Tensor) -> Tensor:
     return logits if logits.dim() == 2 else gather_rows(logits, positions)
 
 
-def unwrap(model: Any) -> Any:
-    """The model of transformers inside its wrappers, in any order of them; itself without any."""
-    while not issubclass(type(model), PreTrainedModel):
-        parts = getattr(model, "_modules", {})
-        name = next((name for name in _INNER if name in parts), None)
-        if name is None:
-            return model
-        model = parts[name]
-    return model
-
-
 @contextmanager
 def weights_kept(model: nn.Module, are_cast: bool) -> Iterator[None]:
     """Gives a model the weights and buffers back that Trainer casts in place to evaluate in half precision."""
@@ -149,10 +132,12 @@ def mix_counts(model: nn.Module, tokenizer: Any, counts: str | Path, share: floa
     Returns:
         A handle; its ``remove()`` gives the model back as it was.
     """
+    if "mix_counts.<locals>.mix" in (getattr(hook, "__qualname__", "") for hook in model._forward_hooks.values()):
+        raise ValueError("counts are mixed into this model already; remove() the handle of that call first")
     if not 0 <= share <= 1:
         raise ValueError(f"share {share}: expected a number in [0, 1]")
-    corpus = read_corpus_targets(Path(counts), vocabulary_of_tokenizer(tokenizer).symbols)
-    mask, padding = tokenizer.mask_token_id, int(tokenizer.pad_token_id or 0)
+    corpus = read_corpus_targets(Path(counts), symbols_of_tokenizer(tokenizer))
+    mask, padding = tokenizer.mask_token_id, padding_of(tokenizer)
 
     def mix(_: nn.Module, args: tuple[Any, ...], named: dict[str, Any], output: Any) -> Any:
         tokens = named.get("input_ids", next(iter(args), None))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
 import zlib
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -10,8 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from transformers.trainer import TRAINER_STATE_NAME
 
 from ..files import VERSION, replacing_text
+
+logger = logging.getLogger(__name__)
 
 _NAME = "true_negatives.json"
 _TRAINING = (
@@ -32,6 +37,40 @@ def read_record(folder: Path) -> dict[str, Any]:
     """The record of a folder; {} where it has none, as those of the stock Trainer."""
     path = folder / _NAME
     return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+
+
+def newest_checkpoint(folder: Path) -> Path | None:
+    """The newest whole checkpoint of transformers' Trainer in its output folder; says which ones are not whole.
+
+    The Trainer writes its state last, so what a kill or a full disk has cut has none that can be read.
+    """
+    numbered = {path: path.name.rpartition("-")[2] for path in folder.glob("checkpoint-*")}
+    for path in sorted((p for p, n in numbered.items() if n.isdecimal()), key=lambda p: int(numbered[p]), reverse=True):
+        if state_of(path):
+            return path
+        logger.warning("%s: is not whole (a kill or a full disk); it is passed over, and written again", path)
+    return None
+
+
+def state_of(folder: Path) -> dict[str, Any]:
+    """The state of transformers' Trainer in a folder; {} where it is not there, or not whole."""
+    with contextlib.suppress(OSError, ValueError):
+        return dict(json.loads((folder / TRAINER_STATE_NAME).read_bytes()))
+    return {}
+
+
+def is_finished(folder: Path, args: Any) -> bool:
+    """Whether a folder holds as many updates or epochs as transformers' arguments ask for; a line says so."""
+    if not (state := state_of(folder)):
+        return False
+    if args.max_steps > 0:
+        finished = state["global_step"] >= args.max_steps
+    else:
+        finished = (state["epoch"] or 0) >= args.num_train_epochs
+    if finished:
+        more = "a larger --max_steps or --num_train_epochs goes on, another --output_dir starts anew"
+        logger.warning("%s: already finished, after %s updates; %s", folder, state["global_step"], more)
+    return bool(finished)
 
 
 def record_of(trainer: Any, model: Any) -> dict[str, Any]:

@@ -13,16 +13,19 @@ import torch
 from torch import Tensor, nn
 from transformers import DataCollatorForLanguageModeling, Trainer
 from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
-from transformers.trainer_utils import default_compute_objective, get_last_checkpoint
+from transformers.trainer import TRAINER_STATE_NAME
+from transformers.trainer_callback import TrainerState
+from transformers.trainer_utils import TrainOutput, default_compute_objective
 
 from ..errors import TrueNegError, refuse
 from ..objectives import MaskedPredictions, Outcome, TrueNegativeLoss, TrueNegativeOptions, UpdateSize
 from ..objectives.build import parts_for_tokenizer
-from ..objectives.loop import add_counts, embeddings_in_use, of_all_processes, rates_of
+from ..objectives.loop import add_counts, at_least_one, of_all_processes, rates_of
 from ..objectives.loss import ACCURACY, CORRECTION_RATES, IGNORED, Rate
+from ..objectives.passes import embeddings_in_use, unwrap
 from . import projection
 from .collator import DataCollatorForTrueNegatives
-from .record import differences, read_record, record_of, write_record
+from .record import differences, is_finished, newest_checkpoint, read_record, record_of, write_record
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +55,8 @@ class TrueNegativeTrainer(Trainer):
         model: a masked LM of transformers.
         args: transformers' ``TrainingArguments``.
         true_negatives: what is minimised; None for plain masked-LM training.
-        others: as of Trainer; ``processing_class`` must be the model's tokenizer.
+        others: as of Trainer; ``processing_class`` must be the model's tokenizer. Without a ``data_collator``
+            :class:`~.collator.DataCollatorForTrueNegatives` masks 15 % of the tokens.
     """
 
     data_collator: Any
@@ -71,6 +75,8 @@ class TrueNegativeTrainer(Trainer):
         true_negatives: TrueNegativeOptions | None = None,
         **others: Any,
     ) -> None:
+        if others.get("data_collator") is None and (tokenizer := others.get("processing_class")) is not None:
+            others["data_collator"] = DataCollatorForTrueNegatives(tokenizer)
         super().__init__(model, args, **others)
         self.true_negatives = true_negatives or TrueNegativeOptions()
         self.true_negatives.check()
@@ -83,10 +89,10 @@ class TrueNegativeTrainer(Trainer):
         if tokenizer is None:
             raise ValueError("processing_class: found none, expected the model's tokenizer")
         # PEFT's embeddings have no num_embeddings.
-        size = len(projection.unwrap(self.model).get_input_embeddings().weight)
+        size = len(unwrap(self.model).get_input_embeddings().weight)
         parts = parts_for_tokenizer(tokenizer, self.true_negatives, size)
         self.true_negative_loss = TrueNegativeLoss(self.true_negatives, **parts).to(self.args.device)
-        self.projection = projection.MaskedProjection(projection.unwrap(self.model))
+        self.projection = projection.MaskedProjection(unwrap(self.model))
         self._loss_only = False
         self._counts: dict[bool, dict[str, Tensor]] = {True: {}, False: {}}  # by whether the model trains
         self._labels_seen = False
@@ -98,7 +104,7 @@ class TrueNegativeTrainer(Trainer):
     def call_model_init(self, trial: Any = None) -> Any:
         """As of Trainer, which makes a new model at the start of each training."""
         model = super().call_model_init(trial)
-        self.projection = projection.MaskedProjection(projection.unwrap(model))
+        self.projection = projection.MaskedProjection(unwrap(model))
         return model
 
     def _check_arguments(self) -> None:
@@ -119,7 +125,7 @@ class TrueNegativeTrainer(Trainer):
 
     def check_model(self) -> None:
         """Refuses a model that the objective cannot train."""
-        model, kinds = projection.unwrap(self.model), set(MODEL_FOR_MASKED_LM_MAPPING_NAMES.values())
+        model, kinds = unwrap(self.model), set(MODEL_FOR_MASKED_LM_MAPPING_NAMES.values())
         name, weight = type(model).__name__, self.true_negatives.sr_word_weight
         has_head = any(kind.__name__ in kinds for kind in type(model).__mro__)
         is_argmax = self.true_negatives.sr_word_form == "argmax"
@@ -156,14 +162,14 @@ class TrueNegativeTrainer(Trainer):
             labels, others["input_ids"] = labels.clone(), others["input_ids"].clone()
             labels[examples:], others["input_ids"][examples:] = IGNORED, self.true_negative_loss.padding
         # An update may have no masked token, and 0 / 0 would make every weight NaN.
-        masked = None if num_items_in_batch is None else torch.as_tensor(num_items_in_batch).clamp(min=1)
+        masked = None if num_items_in_batch is None else at_least_one(num_items_in_batch)
         update = None
         if model.training and self.is_in_train and masked is not None and self._update_tokens is not None:
             update = UpdateSize(masked, self._update_tokens)
         self.projection.everywhere = return_outputs and not self._loss_only
         outcome, outputs = self.outcome(model, others, labels, update)
         self._micro_batch += model.training and self.is_in_train
-        self._count(model.training, {**outcome.counts, "nsentences": outcome.loss.new_tensor(examples)}, outcome.loss)
+        self._count(model.training, {**outcome.counts, "nsentences": outcome.loss.new_full((), examples)}, outcome.loss)
         if not model.training:
             loss = outcome.counts["loss"] / outcome.counts["sample_size"]  # NaN where no token is masked, as stock's
         elif masked is None:
@@ -207,7 +213,7 @@ class TrueNegativeTrainer(Trainer):
         """As of Trainer, with masks by sample; a training masks its batches anew."""
         collator = self.data_collator
         # Trainer would look at a compiled model's forward, which has *args and **kwargs.
-        taken = inspect.signature(projection.unwrap(self.model).forward).parameters
+        taken = inspect.signature(unwrap(self.model).forward).parameters
         self._signature_columns = [*taken, *self.label_names]
         if isinstance(collator, DataCollatorForLanguageModeling):
             self._signature_columns.append("special_tokens_mask")
@@ -227,7 +233,7 @@ class TrueNegativeTrainer(Trainer):
             outputs = model(**inputs)
         predicted = self.predict_masked(outputs.logits, inputs, labels, positions)
         with self.accelerator.autocast():  # which the unwrapped model's passes have not of accelerate's wrapper
-            passes = self.true_negative_loss.passes(predicted, projection.unwrap(model), inputs)
+            passes = self.true_negative_loss.passes(predicted, unwrap(model), inputs)
         return self.true_negative_loss.loss(self.true_negative_loss.judge(predicted, passes), passes, update), outputs
 
     def predict_masked(
@@ -285,11 +291,14 @@ class TrueNegativeTrainer(Trainer):
         super().log(logs, start_time)
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **options: Any) -> Any:
-        """As of Trainer; says in a line each what differs from the training that it continues."""
+        """As of Trainer; says in a line each what differs from the training that it continues.
+
+        It continues from the newest whole checkpoint. Of one that is finished already Trainer makes an update more.
+        """
         self._continued, last = {}, resume_from_checkpoint
-        if last is True:
-            last = get_last_checkpoint(self.args.output_dir)
-        if last and (before := read_record(Path(last))):
+        if last is True and (newest := newest_checkpoint(Path(self.args.output_dir))) is not None:
+            last = resume_from_checkpoint = str(newest)
+        if isinstance(last, str) and (before := read_record(Path(last))):
             now = self._record()
             if now["base_model"] and Path(self.args.output_dir).resolve() in Path(now["base_model"]).resolve().parents:
                 now["base_model"] = before["base_model"]  # the model was loaded from a checkpoint of this training
@@ -300,6 +309,10 @@ class TrueNegativeTrainer(Trainer):
                 logger.warning("%s: the training continues with another %s", last, line)
             earlier = [*before.get("changes", []), *(f"from {Path(last).name} on: {line}" for line in changed)]
             self._continued = {"base_model": before["base_model"], "changes": earlier}
+        if isinstance(last, str) and is_finished(Path(last), self.args):
+            self._load_from_checkpoint(last)
+            self.state = TrainerState.load_from_json(str(Path(last) / TRAINER_STATE_NAME))
+            return TrainOutput(self.state.global_step, 0.0, {})
         return super().train(resume_from_checkpoint, *args, **options)
 
     def _inner_training_loop(self, *args: Any, **options: Any) -> Any:
@@ -314,7 +327,7 @@ class TrueNegativeTrainer(Trainer):
             write_record(Path(output_dir or self.args.output_dir), {**self._record(), **self._continued})
 
     def _record(self) -> dict[str, Any]:
-        return record_of(self, projection.unwrap(self.model))
+        return record_of(self, unwrap(self.model))
 
     def evaluation_loop(
         self,

@@ -1,4 +1,4 @@
-"""The process of one piece of work: its peak memory is its own, and one that is killed takes nothing along.
+"""The process of one piece of work: its peak memory is its own, and a killed one leaves the others running.
 
 ``python -m truneg_fairseq.launch.process PRECISION FLAGS...`` is fairseq-train with these flags; at its end it notes
 in the run's folder what the run has taken. :func:`call_logged` has a process call functions.

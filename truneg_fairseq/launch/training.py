@@ -5,29 +5,32 @@ from __future__ import annotations
 import abc
 import contextlib
 import json
+import re
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
-from ..errors import TrueNegError
+from ..errors import TrueNegError, refuse
 from ..files import read_json, replacing_file, replacing_text
 from ..trainer.checkpoints import LAST, read_lazily
 from ..trainer.folder import is_held
 from ..trainer.stopping import EXIT_DIVERGED, EXIT_STOPPED
 from . import process
-from .jobs import HERE
 from .process import FINISHED_NAME, FP16_FLAGS, PACKAGES, failure, run_logged, size_of
 
 SETTINGS_NAME = "settings.json"
 RESULTS_NAME = "results.jsonl"
 LOG_NAME = "train.log"
 MODEL_NAME = "model.pt"
+_LIST = r"[\w.+:=-]+(?:, ?[\w.+:=-]+)*,?"
+_VALUE = re.compile(rf"|{_LIST}|\({_LIST}\)|\[{_LIST}\]|/[^$\\\x00-\x1f]*")
+_FLAG = re.compile(r"--\w[\w-]*")
 _MADE = ("checkpoint*.pt", "model*.pt", FINISHED_NAME)
 _WAIT = "wait for its end, or end it and start again"
 _ORPHAN_SECONDS = 3.0  # in which the training of a command that was killed has ended
@@ -63,11 +66,11 @@ class TrainingRun(abc.ABC):
 
     @property
     def flags(self) -> list[str]:
-        """fairseq-train's flags. Paths are absolute: a run's process has a current folder of its own."""
+        """fairseq-train's flags, checked. Paths are absolute: a run's process has a current folder of its own."""
         flags = ["--num-workers", 0, *self.own_flags, "--save-dir", self.folder.resolve(), "--seed", self.seed]
         flags += ["--distributed-world-size", 1, "--no-epoch-checkpoints", "--keep-interval-updates", 1]
         flags += ["--log-format", "json", *(["--cpu"] * self.cpu)]
-        return [str(flag) for flag in flags]
+        return check_words([str(flag) for flag in flags], self.name)
 
     @property
     def command(self) -> str:
@@ -146,6 +149,23 @@ class TrainingRun(abc.ABC):
         raise TrueNegError(f"{self.name}: training failed ({failure(log, code, start)}); its log is {log}")
 
 
+def check_words(words: Sequence[str], name: str) -> list[str]:
+    """Refuses words of a command line whose values are more than numbers, names, a list of them or a whole path.
+
+    fairseq evaluates values of some options as Python, and all pass through hydra, which resolves ``${...}``. Without a
+    call, an index, a space within an item, quotes and braces, there is nothing to run.
+    """
+    for word in words:
+        flag, found = ("", word) if not word.startswith("--") else (*word.split("=", 1), "")[:2]
+        refuse(
+            (
+                not _VALUE.fullmatch(found) or (flag and not _FLAG.fullmatch(flag)),
+                f"{name}: {word[:80]}: would be read as code; expected numbers, names, lists of them, or a file",
+            )
+        )
+    return list(words)
+
+
 @contextlib.contextmanager
 def hold_lock(lock: Path, held_elsewhere: str) -> Iterator[None]:
     """Holds a lock file that ends with this process; the text is the error where another process holds it."""
@@ -180,13 +200,10 @@ def check_settings(folder: Path, settings: Mapping[str, Any]) -> None:
             )
 
 
-def check_precision(precision: str, *, cpu: bool, launcher: str = HERE) -> None:
-    """Refuses fp16 without a GPU: where a gradient overflows, as it does now and then, fairseq's trainer needs one.
-
-    What another machine has, its job checks.
-    """
+def check_precision(precision: str, *, cpu: bool) -> None:
+    """Refuses fp16 without a GPU: where a gradient overflows, as it does now and then, fairseq's trainer needs one."""
     import torch
 
-    if launcher == HERE and precision == "fp16" and (cpu or not torch.cuda.is_available()):
+    if precision == "fp16" and (cpu or not torch.cuda.is_available()):
         where = "--cpu" if cpu else "no GPU"
         raise TrueNegError(f"--precision fp16: found {where}; expected a GPU; use bf16 or fp32 on the CPU")

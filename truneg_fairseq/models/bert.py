@@ -7,11 +7,9 @@ from argparse import ArgumentParser
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
-from fairseq.checkpoint_utils import load_model_ensemble_and_task
 from fairseq.models import ARCH_CONFIG_REGISTRY, register_model, register_model_architecture
 from fairseq.models.fairseq_model import FairseqEncoderModel
 from fairseq.models.roberta import RobertaEncoder, RobertaModel
@@ -23,9 +21,7 @@ from torch import Tensor, nn
 
 from ..errors import TrueNegError, one_line_errors
 from ..optim import tag_parameters
-from .checkpoints import read_checkpoint
 from .encoder import ClassificationHead, LmHead, QuestionAnsweringHead, SentenceEncoder
-from .loading import BertHubInterface, as_fairseq_reads
 
 logger = logging.getLogger(__name__)
 
@@ -109,19 +105,12 @@ class BertModel(RobertaModel):
         tag_parameters(self)
 
     @classmethod
-    def from_pretrained(
-        cls,
-        model_name_or_path: str,
-        checkpoint_file: str = "checkpoint_best.pt",
-        data_name_or_path: str | None = None,
-        **overrides: Any,
-    ) -> BertHubInterface:
-        """A trained model to use in Python, with the tokenizer beside its data or those of ``data_name_or_path``."""
-        path = Path(model_name_or_path) / checkpoint_file
-        overrides |= {"load_checkpoint_heads": True, **({"data": str(data_name_or_path)} if data_name_or_path else {})}
-        state = as_fairseq_reads(read_checkpoint(path), overrides)
-        models, cfg, task = load_model_ensemble_and_task([str(path)], overrides, state=state)
-        return BertHubInterface(cfg, task, models[0])
+    def from_pretrained(cls, *arguments: Any, **keywords: Any) -> Any:
+        """Refused: fairseq's would unpickle the file, and knows neither BERT's sentences nor the data's tokenizer."""
+        raise TrueNegError(
+            "from_pretrained: expected a model of transformers; run truneg convert CKPT.pt DIR, and give DIR to its "
+            "pipeline() or AutoModel"
+        )
 
     @staticmethod
     def add_args(parser: ArgumentParser) -> None:

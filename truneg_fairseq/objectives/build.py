@@ -13,7 +13,14 @@ import torch
 from torch import Tensor
 
 from ..errors import TrueNegError
-from ..vocabulary import Vocabulary, WordBoundaries, vocabulary_of_tokenizer
+from ..vocabulary import (
+    Vocabulary,
+    WordBoundaries,
+    load_transformers_tokenizer,
+    padding_of,
+    symbols_of_tokenizer,
+    vocabulary_of_tokenizer,
+)
 from .corpus_targets import CorpusTargets
 from .false_negatives import Detector, acceptance_model, pair_keys
 from .loss import BITS
@@ -37,7 +44,7 @@ def build_parts(
 
     Args:
         options: what is minimised.
-        symbols: the tokens of the dictionary, by id.
+        symbols: the tokens of the dictionary, by id, which counts are of; a model may have more rows.
         folder: where the synonym table, the counts and the blocked pairs are, and are built where they are missing.
         padding: the id of padding.
         words: the dictionary's words; None to read them by the tokenizer in the folder.
@@ -132,15 +139,13 @@ def parts_for_tokenizer(tokenizer: Any, options: TrueNegativeOptions, size: int 
     from ..synonyms.build import cache_path
 
     if isinstance(tokenizer, str | Path):
-        from transformers import AutoTokenizer
-
-        tokenizer = AutoTokenizer.from_pretrained(str(tokenizer), trust_remote_code=False)
+        tokenizer = load_transformers_tokenizer(str(tokenizer))
     words = vocabulary_of_tokenizer(tokenizer, options.tokenization, size)
     teacher = transformers_teacher(options.teacher, tokenizer) if options.teacher_targets and options.teacher else None
     # A folder of the cache for each tokenizer and source.
     folder: Path = cache_path(words, options.synonym_source).with_suffix("")
-    padding = -1 if tokenizer.pad_token_id is None else tokenizer.pad_token_id
-    parts = build_parts(options, symbols=words.symbols, folder=folder, padding=padding, words=words, teacher=teacher)
+    symbols, padding = symbols_of_tokenizer(tokenizer), padding_of(tokenizer)
+    parts = build_parts(options, symbols=symbols, folder=folder, padding=padding, words=words, teacher=teacher)
     logger.info("%s", expected_losses(len(words), parts["corpus"]))
     return parts
 
@@ -153,6 +158,8 @@ def transformers_teacher(name: str, tokenizer: Any) -> Callable[[MaskedPredictio
     from transformers import AutoModelForMaskedLM, AutoTokenizer
 
     padding, mask, path = tokenizer.pad_token_id, tokenizer.mask_token_id, Path(name)
+    if (path / "adapter_config.json").exists():  # transformers would add the adapter to another model than this one
+        raise TrueNegError(f"--teacher {name}: has an adapter (adapter_config.json); expected a whole model: merge it")
     own = {index: token for token, index in tokenizer.get_vocab().items()}
     # A folder may hold the weights alone; transformers would make up a tokenizer.
     if not path.is_dir() or any((path / file).exists() for file in ("tokenizer.json", "vocab.txt", "vocab.json")):

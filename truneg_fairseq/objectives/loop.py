@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
@@ -15,18 +16,29 @@ from torch import Tensor, distributed, nn
 from ..errors import TrueNegError
 from ..vocabulary import PAD, read_symbols
 from .build import build_parts, expected_losses, parts_for_tokenizer
-from .loss import ACCURACY, CORRECTION_RATES, IGNORED, Objective, Rate, UpdateSize
+from .call import Batch, Watch, lay_out, logits_of, passed_on, target_of
+from .loss import ACCURACY, CORRECTION_RATES, IGNORED, OBJECTIVE, Objective, Rate, UpdateSize, accumulated
 from .options import TrueNegativeOptions
-from .passes import EncoderPasses, MaskedPredictions, dropout_off, full_precision, most_likely
+from .passes import (
+    EncoderPasses,
+    MaskedPredictions,
+    dropout_off,
+    embeddings_in_use,
+    encoder_of,
+    unwrap,
+)
+from .soft_targets import SoftTargets
 
 logger = logging.getLogger(__name__)
+
+_MAY_BE_OVERRIDDEN = ("soft_targets", "find", "judge", "loss", "cross_entropy")
 
 
 class TrueNegativeLoss(Objective):
     """Cross-entropy that does not punish false negatives, for a loop of one's own.
 
     ``TrueNegativeLoss(uniform_targets=0.1)`` takes the options of :class:`~.options.TrueNegativeOptions` as keywords.
-    What looks at words is made by :meth:`for_tokenizer` or :meth:`for_dictionary`. With every weight 0 the loss is
+    Options that need a vocabulary: use :meth:`for_tokenizer` or :meth:`for_dictionary`. With every weight 0 the loss is
     ``F.cross_entropy(logits, labels)`` to the bit; without a masked token it is 0, not NaN.
 
     Args:
@@ -50,8 +62,8 @@ class TrueNegativeLoss(Objective):
         super().__init__(options, **keywords)
         if reduction not in ("mean", "sum", "none"):
             raise ValueError(f"reduction: found {reduction!r}, expected mean, sum or none")
-        if reduction == "none" and (options.sr_word_weight or options.sr_sent_weight):
-            raise ValueError('reduction "none": soft regularization has no loss for each token; expected "mean"')
+        if reduction == "none" and options.sr_sent_weight:
+            raise ValueError('reduction "none": --sr-sent-weight has no loss for each token; expected "mean"')
         needed = {
             "hc_weight": self.detector,
             "synonym_targets": self.synonyms,
@@ -65,8 +77,9 @@ class TrueNegativeLoss(Objective):
                     "TrueNegativeLoss.for_tokenizer(tokenizer, ...) or TrueNegativeLoss.for_dictionary(file, ...)"
                 )
         self.ignore_index, self.reduction = ignore_index, reduction
-        self._watched: tuple[Any, dict[str, Any]] | None = None  # the model that was called last, and its inputs
-        self._sums: dict[str, Tensor] = {}
+        self._watch: Watch | None = None
+        self._labels_seen = False
+        self._sums: dict[bool, dict[str, Tensor]] = {True: {}, False: {}}  # by whether there is a gradient
 
     @classmethod
     def for_tokenizer(
@@ -104,20 +117,32 @@ class TrueNegativeLoss(Objective):
         labels: Tensor,
         num_items_in_batch: Tensor | int | None = None,
         *,
-        num_items: Tensor | int | None = None,
+        num_items: Tensor | float | None = None,
+        weights: Tensor | None = None,
+        positions: Tensor | None = None,
+        targets: tuple[Tensor, Tensor] | None = None,
         input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
         model: Any = None,
         embeddings: Tensor | None = None,
     ) -> Tensor:
-        """The loss of a batch.
+        """The loss of a batch; without gradient (``torch.no_grad()``) the plain one, so that evaluations compare.
 
         Args:
-            logits: shape (N, V) or (B, T, V), or an output of transformers that has them.
-            labels: int64, shape (N,) or (B, T): the original token where it is predicted, ``ignore_index`` elsewhere.
+            logits: shape (N, V), (B, T, V) or (B, V, T), or an output of transformers that has them.
+            labels: integers, shape (N,) or (B, T): the original token where it is predicted, ``ignore_index``
+                elsewhere.
             num_items_in_batch: as ``num_items``, under transformers' name.
             num_items: divides the sum, for a whole update, in place of this batch's masked tokens.
+            weights: of the labels' shape, the factor of each one's loss, such as 1/t of masked diffusion. The mean is
+                over the masked tokens all the same; for a weighted mean give ``num_items=weights.sum()``.
+            positions: where the logits are, (N, V), if they are of some positions alone: bool, shape (B, T), or
+                indices into the flattened (B, T), shape (N,). The labels are those of the sentences or of the logits.
+            targets: tokens, int64, and their probabilities, shape (N, K) each (or the labels' shape and K), without
+                gradient: a target of this batch's own; what the probabilities leave of 1 is for the label.
             input_ids: int64, shape (B, T), the masked tokens: whole words and corpus targets are judged by the
                 neighbours. Without them a word is whole if its token can be a word of its own.
+            attention_mask: of the encoder passes; by default what is not padding.
             model: a masked LM of transformers, for sentence-level regularization and the detector "context".
             embeddings: shape (V, E), the input embeddings, where no model is given.
 
@@ -126,62 +151,142 @@ class TrueNegativeLoss(Objective):
                 also a label that the logits have no column for. On a GPU such a label is a device-side assertion of
                 CUDA's, because to look at labels would wait for the device.
         """
-        logits, items = getattr(logits, "logits", logits), num_items if num_items is not None else num_items_in_batch
-        if items is not None:  # an update may have no masked token, and 0 / 0 would make every weight NaN
-            items = torch.as_tensor(items).clamp(min=1)
-        if logits.shape[:-1] != labels.shape:
-            raise TrueNegError(
-                f"TrueNegativeLoss: found logits of shape {tuple(logits.shape)} and labels of shape "
-                f"{tuple(labels.shape)}; expected labels of shape {tuple(logits.shape[:-1])}"
-            )
-        rows, flat = logits.reshape(-1, logits.size(-1)), labels.reshape(-1)
-        if flat.device.type == "cpu" and not torch.compiler.is_compiling():
-            self._check_labels(flat, rows.size(-1))
-        if self._is_plain():
-            return self._plain(rows, flat, labels.shape, items)
-        watched, inputs = self._watched or (None, {})
-        model = model if model is not None else watched
-        if input_ids is None and (seen := inputs.get("input_ids")) is not None and seen.shape == labels.shape:
-            input_ids = seen
-        predicted = self._predictions(rows, labels, input_ids)
-        others = {name: value for name, value in inputs.items() if name in ("attention_mask", "token_type_ids")}
-        if not others and self.padding >= 0:
-            others = {"attention_mask": predicted.original.ne(self.padding).long()}
-        passes = self.passes(predicted, model, others, embeddings=embeddings)
+        logits, items = logits_of(logits, labels), num_items if num_items is not None else num_items_in_batch
+        given: dict[str, Any] = {"weights": weights, "positions": positions, "targets": targets, "input_ids": input_ids}
+        batch = self._batch(logits.shape, labels, **given)
+        if num_items_in_batch is not None and not self._labels_seen and not torch.compiler.is_compiling():
+            self._check_masked(labels, batch)
+        rows = logits.reshape(-1, logits.size(-1))
+        rows = rows if batch.chosen is None else rows.index_select(0, batch.chosen)
+        if self._is_plain() and targets is None:
+            return self._reduced(*self._plain(rows, batch), batch, items)
+        predicted = self.predict(rows, batch.grid, batch.tokens, batch.places, self.ignore_index)
+        predicted = self._completed(predicted, batch)
+        passes = self._passes_of(predicted, attention_mask, model, embeddings)
         judged = self.judge(predicted, passes)
+        outcome = self.loss(judged, passes, self._update(judged, items), self._by_position)
+        loss = outcome.loss if torch.is_grad_enabled() else self._plain(rows, batch)[0]
+        return self._reduced(loss, outcome.counts, batch, items)
+
+    @property
+    def _by_position(self) -> str:
+        return "none" if self.reduction == "none" else "sum"
+
+    def _batch(
+        self,
+        shape: torch.Size,
+        labels: Tensor,
+        *,
+        weights: Tensor | None,
+        positions: Tensor | None,
+        targets: tuple[Tensor, Tensor] | None,
+        input_ids: Tensor | None,
+    ) -> Batch:
+        """The labels, sentences, weights and targets of logits of this shape.
+
+        On a CPU the rows without a label are left out; elsewhere to find them would wait for the device.
+        """
+        self.follow(labels.device)
+        checks, size = labels.device.type == "cpu" and not torch.compiler.is_compiling(), shape[-1]
+        if input_ids is None and self._watch is not None and (self._reads_sentences or positions is not None):
+            input_ids = self._watch.inputs.get("input_ids")
+        if input_ids is None and self._needs_sentences:
+            raise self._lack("input_ids")
+        if self.continues is not None and size < len(self.continues):
+            raise TrueNegError(
+                f"TrueNegativeLoss: found logits of {size} tokens, expected {len(self.continues)}, the tokenizer's"
+            )
+        own, grid, places = lay_out(shape, labels, input_ids, positions, self.ignore_index, checks=checks)
+        if checks:
+            self._check_labels(own, size)
+        if weights is not None:
+            if weights.numel() not in (len(own), grid.numel()):
+                raise TrueNegError(
+                    f"TrueNegativeLoss: found weights of shape {tuple(weights.shape)}; expected the labels' shape, "
+                    f"{tuple(labels.shape)}"
+                )
+            weights = weights.detach().reshape(-1).to(labels.device, torch.float32)
+            weights = weights if len(weights) == len(own) else weights[places]
+        batch = Batch(
+            labels=own,
+            grid=grid,
+            tokens=torch.zeros_like(grid) if input_ids is None else input_ids.reshape(grid.shape),
+            places=places,
+            shape=labels.shape if labels.numel() == len(own) else own.shape,
+            sentences=0 if labels.dim() == 1 and input_ids is None else len(grid),
+            is_known=input_ids is not None,
+            weights=weights,
+            targets=None if targets is None else target_of(targets, len(own), checks=checks),
+        )
+        if checks and len(chosen := own.ne(self.ignore_index).nonzero().squeeze(1)) < len(own):
+            batch = batch.at(chosen)
+        return batch
+
+    def _completed(self, predicted: MaskedPredictions, batch: Batch) -> MaskedPredictions:
+        """With the weights and targets of a batch; words are judged alone where the sentences are not known."""
+        if not batch.is_known and self.continues is not None and self.boundaries is not None:
+            known = predicted.gold.lt(len(self.continues)) & predicted.counted
+            alone = self.boundaries.whole_alone(predicted.gold.where(known, 0)) & known
+            predicted = predicted._replace(whole_word=alone)
+        return predicted._replace(
+            weights=batch.weights, given=() if batch.targets is None else (SoftTargets(*batch.targets),)
+        )
+
+    def _update(self, judged: MaskedPredictions, items: Any) -> UpdateSize | None:
+        """The denominators of an update with so many items: its other tokens in this batch's proportion."""
+        if items is None:
+            return None
+        masked, real, items = judged.counted.sum(), judged.original.ne(self.padding).sum(), at_least_one(items)
+        return UpdateSize(items, real * items / masked.clamp(min=1))
+
+    def _passes_of(
+        self, predicted: MaskedPredictions, attention_mask: Tensor | None, model: Any, embeddings: Tensor | None
+    ) -> EncoderPasses:
+        """:meth:`passes` of the model given or watched, with the inputs that it had."""
+        inputs: dict[str, Any] = {}
+        if self._watch is not None and (model is None or unwrap(model) is unwrap(self._watch.model)):
+            model, inputs = self._watch.model, {**self._watch.inputs}
+        inputs.pop("input_ids", None)
+        if attention_mask is not None:
+            inputs["attention_mask"] = attention_mask
+        elif "attention_mask" not in inputs and self.padding >= 0:
+            inputs["attention_mask"] = predicted.original.ne(self.padding).long()
+        return self.passes(predicted, model, inputs, embeddings=embeddings)
+
+    def _reduced(self, loss: Tensor, counts: dict[str, Tensor], batch: Batch, items: Any) -> Tensor:
+        """Counts a batch; its loss, a sum or shape (N,), as ``reduction`` says, divided by the items."""
+        sentences = counts["sample_size"].new_full((), batch.sentences)
+        add_counts(self._sums[torch.is_grad_enabled()], {**counts, "nsentences": sentences})
         if self.reduction == "none":
-            with full_precision(rows.device):
-                return self.cross_entropy(judged, self.soft_targets(judged, passes), "none")[0].view(labels.shape)
-        update = None
-        if items is not None:  # its other tokens in this batch's proportion
-            masked, real = judged.counted.sum().clamp(min=1), judged.original.ne(self.padding).sum()
-            wanted = torch.as_tensor(items, device=rows.device)
-            update = UpdateSize(wanted, real * wanted / masked)
-        outcome = self.loss(judged, passes, update)
-        sentences = labels.new_tensor(labels.size(0) if labels.dim() > 1 else 0)
-        add_counts(self._sums, {**outcome.counts, "nsentences": sentences})
+            return batch.everywhere(loss).view(batch.shape)
         if self.reduction == "sum":
-            return outcome.loss
-        return outcome.loss / (outcome.sample_size.clamp(min=1) if items is None else items)
+            return loss
+        return loss / (counts["sample_size"].clamp(min=1) if items is None else at_least_one(items))
 
-    def watch(self, model: Any) -> Any:
-        """Keeps the inputs of each call of a model, for loops that pass logits and labels alone; gives the hook."""
+    def watch(self, model: Any) -> Watch:
+        """Keeps the inputs of each call of a model, for loops that pass logits and labels alone.
 
-        def keep(module: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
-            inputs = {name: value for name, value in keywords.items() if name != "labels"}
-            if arguments and "input_ids" not in inputs:
-                inputs["input_ids"] = arguments[0]
-            self._watched = module, inputs
+        ``remove()`` of what it gives lets go of the model; so does watching another one.
+        """
+        if self._watch is not None:
+            self._watch.remove()
+        self._watch = Watch(model)
+        return self._watch
 
-        return model.register_forward_pre_hook(keep, with_kwargs=True)
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy, or a file, watches nothing."""
+        return {**self.__dict__, "_watch": None}
 
     def metrics(self) -> dict[str, float]:
-        """The rates since this was asked last, over all processes: ``mlm_loss`` (nats), ``accuracy`` (%), ...
+        """The rates since the last call, over all processes: ``mlm_loss``, ``objective`` (nats), ``accuracy`` (%), ...
 
-        A host-device sync; docs/reference/files.md explains the names. Every process has to ask.
+        Those of batches without gradient are apart: ``eval_mlm_loss`` and so on. docs/reference/files.md explains the
+        names. A host-device sync; call it on every rank.
         """
-        sums, self._sums = of_all_processes(self._sums), {}
-        return rates_of(sums, (Rate("mlm_loss", "loss", "sample_size"), ACCURACY, *CORRECTION_RATES))
+        rates = Rate("mlm_loss", "loss", "sample_size"), OBJECTIVE._replace(scale=1.0), ACCURACY, *CORRECTION_RATES
+        trained, evaluated = (rates_of(of_all_processes(self._sums[each]), rates) for each in (True, False))
+        self._sums = {True: {}, False: {}}
+        return {**trained, **{f"eval_{name}": value for name, value in evaluated.items()}}
 
     def _check_labels(self, labels: Tensor, size: int) -> None:
         wrong = labels[(labels.ge(size) | labels.lt(0)) & labels.ne(self.ignore_index)]
@@ -190,49 +295,58 @@ class TrueNegativeLoss(Objective):
                 f"TrueNegativeLoss: found the label {int(wrong[0])} with logits of {size} tokens; expected labels from "
                 f"0 to {size - 1}, or {self.ignore_index} where nothing is predicted"
             )
+        known = size if self.continues is None else len(self.continues)
+        if len(added := labels[labels.ge(known) & labels.ne(self.ignore_index)]):
+            raise TrueNegError(
+                f"TrueNegativeLoss: found the label {int(added[0])}, but its tokenizer had {known} tokens; expected a "
+                "loss that is made after tokens are added"
+            )
+
+    def _check_masked(self, labels: Tensor, batch: Batch) -> None:
+        """Refuses the labels of a causal LM in a Trainer; waits for the device, at the first batch alone."""
+        self._labels_seen = True
+        real = batch.tokens.ne(self.padding) if batch.is_known else torch.ones_like(batch.grid, dtype=torch.bool)
+        if labels.dim() > 1 and labels.size(1) > 1 and batch.grid.ne(self.ignore_index).eq(real).all():
+            raise TrueNegError(
+                "labels: found one at every token (a causal LM's?), expected the original tokens at masked positions "
+                f"and {self.ignore_index} elsewhere, as DataCollatorForLanguageModeling gives them (mlm=True)"
+            )
 
     def _is_plain(self) -> bool:
         options = self.options
         weights = options.sr_word_weight, options.sr_sent_weight, options.loss_truncation, self.label_smoothing
         changed = any(weights) or options.softmax_temperature != 1.0 or bool(options.soft_target_shares)
-        return not changed and self.detector is None
+        own = [getattr(type(self), name) is not getattr(Objective, name) for name in _MAY_BE_OVERRIDDEN]
+        return not changed and not any(own) and self.detector is None
 
-    def _plain(self, rows: Tensor, labels: Tensor, shape: torch.Size, items: Any) -> Tensor:
-        counted = labels.ne(self.ignore_index)
-        size = counted.sum()
-        if self.reduction == "none":
-            loss = F.cross_entropy(rows, labels, ignore_index=self.ignore_index, reduction="none")
-            total, loss = loss.detach().sum(), loss.view(shape)
-        elif self.reduction == "sum" or items is not None:
-            loss = F.cross_entropy(rows, labels, ignore_index=self.ignore_index, reduction="sum")
-            total, loss = loss.detach(), loss if self.reduction == "sum" else loss / items
-        else:
-            # A mean over no token is NaN, and so is its gradient: one token is taken in its place, 0 times.
-            some = counted.any()
-            loss = F.cross_entropy(rows, torch.where(some, labels, 0), ignore_index=self.ignore_index) * some
-            total = loss.detach() * size
-        correct = (most_likely(rows).eq(labels) & counted).sum()
-        add_counts(self._sums, {"loss": total, "sample_size": size, "correct": correct})
-        return loss
-
-    def _predictions(self, rows: Tensor, labels: Tensor, input_ids: Tensor | None) -> MaskedPredictions:
-        """The predictions at every label; without ``input_ids`` the original sentences are not known."""
+    @property
+    def _needs_sentences(self) -> bool:
         options = self.options
-        if input_ids is None and (options.corpus_targets or options.sr_sent_weight or options.uses_context):
-            raise self._lack("input_ids")
-        grid = labels if labels.dim() > 1 else labels[None]
-        tokens = torch.zeros_like(grid) if input_ids is None else input_ids.view_as(grid)
-        if self.continues is not None and rows.size(-1) < len(self.continues):
-            raise TrueNegError(
-                f"TrueNegativeLoss: found logits of {rows.size(-1)} tokens, expected {len(self.continues)}, the "
-                "tokenizer's"
-            )
-        positions = torch.arange(grid.numel(), device=grid.device)
-        predicted = self.predict(rows, grid, tokens, positions, self.ignore_index)
-        if input_ids is None and self.boundaries is not None:
-            alone = self.boundaries.whole_alone(predicted.gold) & predicted.counted
-            return predicted._replace(whole_word=alone)
-        return predicted
+        return bool(options.corpus_targets or options.sr_sent_weight or options.uses_context)
+
+    @property
+    def _reads_sentences(self) -> bool:
+        return self._needs_sentences or self.boundaries is not None
+
+    def _plain(self, rows: Tensor, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """Cross-entropy, a sum or shape (N,), and its counts; fp32 also of logits of 16 bits, whose own is rounded."""
+        counted, by_position = batch.labels.ne(self.ignore_index), self._by_position
+        log_probabilities = F.log_softmax(rows, -1, dtype=accumulated(rows.dtype))
+        at_once = by_position if batch.weights is None else "none"
+        if batch.chosen is None or at_once == "none":
+            loss = F.nll_loss(log_probabilities, batch.labels, ignore_index=self.ignore_index, reduction=at_once)
+        else:  # one after the other, with the rows that were left out: the bits of a sum over all
+            gold = batch.everywhere(log_probabilities.gather(1, batch.labels[:, None]).squeeze(1))
+            label = torch.full_like(gold, IGNORED, dtype=torch.long).index_fill(0, batch.chosen, 0)
+            loss = F.nll_loss(gold[:, None], label, reduction="sum")
+        total = loss.detach().sum()
+        if batch.weights is not None:
+            loss = loss * batch.weights.where(counted, 0.0)
+            loss = loss if by_position == "none" else loss.sum()
+        counts = {"loss": total, "sample_size": counted.sum(), "objective": loss.detach().sum()}
+        counts["objective_size"] = counts["sample_size"]
+        counts["correct"] = (self.most_likely(rows).eq(batch.labels) & counted).sum()
+        return loss, counts
 
     def passes(
         self,
@@ -244,11 +358,13 @@ class TrueNegativeLoss(Objective):
         encoder: Any = None,
         filled: tuple[Tensor, Sequence[Tensor]] | None = None,
     ) -> EncoderPasses:
-        """What the objective asks of a model of transformers, not wrapped, with the autocast that is on.
+        """What the objective asks of a model of transformers, in its wrappers or not, with the autocast that is on.
 
         ``inputs`` are its others, such as the attention mask. ``embeddings``, shape (V, E), and ``encoder`` are the
         model's own where they are None; ``filled`` as for :class:`~.passes.EncoderPasses`.
         """
+
+        model = unwrap(model) if model is not None else None
 
         def weight() -> Tensor:
             if embeddings is None and model is None:
@@ -258,8 +374,8 @@ class TrueNegativeLoss(Objective):
         def encode(tokens: Tensor, gradient: bool, dropout: bool) -> tuple[Tensor, ...]:
             if model is None:
                 raise self._lack("model")
-            reader = encoder or getattr(model, "base_model", model)
-            given = {**_positions_of(reader, predicted.original), **inputs, "input_ids": tokens}
+            reader = encoder or encoder_of(model)
+            given = {**_positions_of(reader, predicted.original), **passed_on(reader, inputs), "input_ids": tokens}
             with torch.set_grad_enabled(gradient and torch.is_grad_enabled()), dropout_off(reader, not dropout):
                 return encode_layers(reader, given, self.options.uses_context)
 
@@ -273,19 +389,15 @@ class TrueNegativeLoss(Objective):
         )
 
 
+def at_least_one(items: Tensor | float) -> Any:
+    """A number that divides; 1 in place of 0: an update may have no masked token, and 0 / 0 is NaN in every weight."""
+    return torch.where(items == 0, 1, items) if isinstance(items, Tensor) else items or 1
+
+
 def encode_layers(encoder: nn.Module, inputs: dict[str, Any], with_layers: bool) -> tuple[Tensor, ...]:
     """The hidden states of every layer of transformers' encoder, or of the last alone, shape (B, T, H) each."""
     output = encoder(**inputs, output_hidden_states=with_layers)
     return tuple(output.hidden_states[1:]) if with_layers else (output[0],)  # the first are the embeddings
-
-
-def embeddings_in_use(model: Any) -> Tensor:
-    """The input embeddings of a model of transformers, shape (V, E), with what an adapter adds to them."""
-    part = model.get_input_embeddings()
-    if isinstance(part, nn.Embedding):
-        return part.weight
-    embeddings: Tensor = part(torch.arange(len(part.weight), device=part.weight.device))
-    return embeddings
 
 
 def _positions_of(encoder: Any, original: Tensor) -> dict[str, Tensor]:
@@ -302,14 +414,13 @@ def _positions_of(encoder: Any, original: Tensor) -> dict[str, Tensor]:
 
 
 def of_all_processes(sums: Mapping[str, Tensor]) -> dict[str, float]:
-    """Sums of :func:`add_counts`, over all processes; a host-device sync."""
-    names = sorted(sums)
-    if not names:
-        return {}
-    total = torch.stack([sums[name] for name in names])
+    """Sums of :func:`add_counts`, over all processes, those too that counted nothing; a host-device sync."""
+    values = torch.stack([*sums.values()]).tolist() if sums else []
+    each = [dict(zip(sums, values, strict=True))]
     if distributed.is_available() and distributed.is_initialized():
-        distributed.all_reduce(total)
-    return dict(zip(names, total.tolist(), strict=True))
+        own, each = each[0], [{}] * distributed.get_world_size()
+        distributed.all_gather_object(each, own)
+    return {name: sum(counts.get(name, 0.0) for counts in each) for name in sorted({*itertools.chain(*each)})}
 
 
 def rates_of(sums: Mapping[str, float], rates: Iterable[Rate]) -> dict[str, float]:

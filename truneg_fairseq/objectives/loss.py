@@ -51,7 +51,7 @@ class UpdateSize(NamedTuple):
 class Objective(nn.Module):
     """What is minimised: predictions, their false negatives, and the loss of both.
 
-    It has no parameters and no state; its buffers follow it to a device.
+    It has no parameters and no state; its buffers are moved by :meth:`follow`.
 
     Args:
         options: what is minimised.
@@ -89,6 +89,11 @@ class Objective(nn.Module):
         self.register_buffer("continues", continues, persistent=False)
         self.register_buffer("unfinished", unfinished, persistent=False)
 
+    def follow(self, device: torch.device) -> None:
+        """Moves the buffers to a device, where they are not there yet."""
+        if any(buffer.device != device for buffer in self.buffers()):
+            self.to(device)
+
     @property
     def boundaries(self) -> WordBoundaries | None:
         """Which tokens continue words; None where nothing looks at words."""
@@ -109,8 +114,19 @@ class Objective(nn.Module):
         masked = labels.ne(self.padding if ignored is None else ignored)
         original = torch.where(masked, labels, tokens)
         gold, counted = original.reshape(-1)[positions], masked.reshape(-1)[positions]
-        whole = self.boundaries.whole(original).reshape(-1)[positions] & counted if self.boundaries else None
-        return MaskedPredictions(logits, original, positions, gold, most_likely(logits), counted, whole)
+        whole = self._whole(original).reshape(-1)[positions] & counted if self.boundaries else None
+        return MaskedPredictions(logits, original, positions, gold, self.most_likely(logits), counted, whole)
+
+    def most_likely(self, logits: Tensor) -> Tensor:
+        """The prediction of each row, int64, shape (N,)."""
+        return most_likely(logits)
+
+    def _whole(self, original: Tensor) -> Tensor:
+        """Which tokens are whole words, bool, shape (B, T); those that the vocabulary does not have are none."""
+        assert self.continues is not None
+        size, marks = len(self.continues), (self.continues, self.unfinished)
+        boundaries = WordBoundaries(*(None if each is None else F.pad(each, (0, 1)) for each in marks))
+        return boundaries.whole(original.clamp(max=size)) & original.lt(size)
 
     def judge(self, predicted: MaskedPredictions, passes: EncoderPasses) -> MaskedPredictions:
         """Finds the false negatives among the predictions: ``r_k`` in ``V[w_k]``, with ``w_k`` a whole word (Eq. 2)."""
@@ -124,28 +140,49 @@ class Objective(nn.Module):
         with full_precision(predicted.logits.device):
             return self.detector.find(predicted, tokens, passes)
 
-    def loss(self, judged: MaskedPredictions, passes: EncoderPasses, update: UpdateSize | None = None) -> Outcome:
+    def loss(
+        self,
+        judged: MaskedPredictions,
+        passes: EncoderPasses,
+        update: UpdateSize | None = None,
+        reduction: str = "sum",
+    ) -> Outcome:
         """The loss of a judged batch, and what is logged of it.
 
         Every term is a mean: cross-entropy and word distance over the masked positions, the divergence over the tokens
         that are not padding. ``update`` has the denominators, None for this batch's own. All of it is in fp32.
+        ``reduction`` "none" gives a loss for each position, shape (N,), which the divergence has not.
         """
-        options = self.options
-        with full_precision(judged.logits.device):
-            soft = self.soft_targets(judged, passes)
-            total, plain = self.cross_entropy(judged, soft)  # Eq. 1, Eq. 2
+        with full_precision(judged.gold.device):
+            soft = [*self.soft_targets(judged, passes), *judged.given]
+            total, plain = self.cross_entropy(judged, soft, reduction)  # Eq. 1, Eq. 2
+            return self.regularized(judged, passes, soft, (total, plain), update)
+
+    def regularized(
+        self,
+        judged: MaskedPredictions,
+        passes: EncoderPasses,
+        soft: list[SoftTargets],
+        cross_entropy: tuple[Tensor, Tensor],
+        update: UpdateSize | None = None,
+    ) -> Outcome:
+        """The outcome of what :meth:`cross_entropy` gives, with soft regularization added to it."""
+        options, (total, plain) = self.options, cross_entropy
+        with full_precision(judged.gold.device):
             counts = self._counts(judged, soft, plain)
             if options.sr_word_weight:  # Eq. 3
                 distance = self._word_distance(judged, passes.embeddings())
-                total = total + options.sr_word_weight * distance
-                counts["sr_sum"] = distance.detach()
+                counts["sr_sum"] = distance.detach().sum()
+                if judged.weights is not None:
+                    distance = distance * judged.weights.where(judged.counted, 0.0)
+                total = total + options.sr_word_weight * (distance if total.dim() else distance.sum())
             if options.sr_sent_weight:  # Section 5
                 real = judged.original.ne(self.padding)
                 divergence = sentence_divergence_sum(passes.filled()[1], passes.original().detach(), real)
                 mean = scaled_mean(divergence, update or UpdateSize(counts["sample_size"], real.sum()))
                 total = total + options.sr_sent_weight * mean
                 counts["kl_sum"], counts["kl_size"] = divergence.detach(), real.sum()
-            counts["objective"], counts["objective_size"] = total.detach(), counts["sample_size"]
+            counts["objective"], counts["objective_size"] = total.detach().sum(), counts["sample_size"]
             return Outcome(total, counts["sample_size"], counts)
 
     def cross_entropy(
@@ -157,15 +194,16 @@ class Objective(nn.Module):
         gradient.
         """
         logits, temperature, keep = judged.logits, self.options.softmax_temperature, self._keep(judged)
-        labels = judged.gold.masked_fill(~judged.counted, IGNORED)
-        tempered = logits if temperature == 1.0 else logits / temperature
+        labels, kind = judged.gold.masked_fill(~judged.counted, IGNORED), accumulated(logits.dtype)
+        # Before the division, which would round logits of 16 bits.
+        tempered = logits if temperature == 1.0 else logits.to(kind) / temperature
         with torch.set_grad_enabled(torch.is_grad_enabled() and not soft):
-            log_probabilities = F.log_softmax(tempered, dim=-1, dtype=torch.float32)
+            log_probabilities = F.log_softmax(tempered, dim=-1, dtype=kind)
             by_position = "none" if keep is not None else reduction
             loss = F.nll_loss(log_probabilities, labels, ignore_index=IGNORED, reduction=by_position)
             plain = loss.detach().sum()
         if temperature != 1.0:
-            plain = F.cross_entropy(logits.detach().float(), labels, ignore_index=IGNORED, reduction="sum")
+            plain = F.cross_entropy(logits.detach().to(kind), labels, ignore_index=IGNORED, reduction="sum")
         if soft:
             gold = judged.gold.where(judged.counted, 0)
             loss = soft_cross_entropy(logits, log_probabilities, gold, judged.counted, soft, temperature=temperature)
@@ -174,10 +212,11 @@ class Objective(nn.Module):
         return loss.sum() if reduction == "sum" else loss, plain
 
     def _keep(self, judged: MaskedPredictions) -> Tensor | None:
-        """The share of each position's loss that stays, fp32, shape (N,): 1 - hc_weight at false negatives."""
-        keep = None
+        """The factor of each position's loss, fp32, shape (N,): its weight, times 1 - hc_weight at false negatives."""
+        keep = None if judged.weights is None else judged.weights.where(judged.counted, 0.0)
         if judged.is_false_negative is not None and self.options.hc_weight:
-            keep = 1.0 - self.options.hc_weight * judged.is_false_negative.float()
+            kept = 1.0 - self.options.hc_weight * judged.is_false_negative.float()
+            keep = kept if keep is None else keep * kept
         if share := self.options.loss_truncation:
             kept = least_likely(judged.logits, judged.gold, judged.counted, share).logical_not().float()
             keep = kept if keep is None else keep * kept
@@ -210,13 +249,13 @@ class Objective(nn.Module):
 
     def _word_distance(self, judged: MaskedPredictions, embeddings: Tensor) -> Tensor:
         if self.options.sr_word_form == "expected":
-            return expected_distance_sum(embeddings, judged.logits, judged.gold, judged.counted)
+            return expected_distances(embeddings, judged.logits, judged.gold, judged.counted)
         if torch.is_grad_enabled() and not embeddings.requires_grad:
             raise TrueNegError(
                 f"--sr-word-weight {self.options.sr_word_weight}: the input embeddings are frozen, so that it would "
                 "change nothing; expected embeddings that train, --sr-word-form expected, or --sr-word-weight 0"
             )
-        return word_distance_sum(embeddings, judged.gold, judged.prediction, judged.counted)
+        return word_distances(embeddings, judged.gold, judged.prediction, judged.counted)
 
     def _counts(self, judged: MaskedPredictions, soft: list[SoftTargets], plain: Tensor) -> dict[str, Tensor]:
         correct = judged.prediction.eq(judged.gold) & judged.counted
@@ -233,6 +272,11 @@ class Objective(nn.Module):
         return counts
 
 
+def accumulated(dtype: torch.dtype) -> torch.dtype:
+    """The type that a loss of logits is computed in: fp32, and float64 of float64."""
+    return torch.promote_types(dtype, torch.float32)
+
+
 @torch.no_grad()
 def least_likely(logits: Tensor, gold: Tensor, counted: Tensor, share: float) -> Tensor:
     """The positions whose gold word is least likely, a share of those that count (rounded); bool, shape (N,)."""
@@ -241,14 +285,14 @@ def least_likely(logits: Tensor, gold: Tensor, counted: Tensor, share: float) ->
     return rank < (share * counted.sum()).round()
 
 
-def word_distance_sum(embeddings: Tensor, gold: Tensor, prediction: Tensor, counted: Tensor) -> Tensor:
-    """Eq. 3 before its division by N_m: the sum of 1 - cos(e_k, e'_k) over the counted positions.
+def word_distances(embeddings: Tensor, gold: Tensor, prediction: Tensor, counted: Tensor) -> Tensor:
+    """Eq. 3 before its mean: 1 - cos(e_k, e'_k) at each position, 0 where it does not count.
 
     Both rows get a gradient (a sparse tensor on a CPU). Equal tokens have distance 0, and so has a zero vector (whose
-    angle is undefined), with zero gradient: the sum is never NaN.
+    angle is undefined), with zero gradient: it is never NaN.
 
     ``embeddings`` is the input embedding matrix, shape (V, E), of any floating type; computed in fp32. ``gold`` and
-    ``prediction``, int64, and ``counted``, bool, have the shape (N,). Gives a fp32 scalar, between 0 and 2 N.
+    ``prediction``, int64, and ``counted``, bool, have the shape (N,). Gives fp32, shape (N,), between 0 and 2.
     """
     # One look-up for both: its backward makes one (V, E) gradient instead of two, and on a CPU none: a sparse one is
     # added to the dense gradient of the projection. On CUDA that addition has no order, so that runs would not repeat.
@@ -260,22 +304,22 @@ def word_distance_sum(embeddings: Tensor, gold: Tensor, prediction: Tensor, coun
     defined = counted & gold.ne(prediction) & squared_norms.ge(torch.finfo(torch.float32).tiny).all(0)
     norms = torch.where(defined, squared_norms, squared_norms.new_ones(())).sqrt()
     cosine = (pair[0] * pair[1]).sum(-1) / (norms[0] * norms[1])
-    return torch.where(defined, 1.0 - cosine, cosine.new_zeros(())).sum()
+    return torch.where(defined, 1.0 - cosine, cosine.new_zeros(()))
 
 
-def expected_distance_sum(embeddings: Tensor, logits: Tensor, gold: Tensor, counted: Tensor) -> Tensor:
-    """The distance that Eq. 3 expects of the model: the sum of E_v [1 - cos(e_v, e_k)] over the counted positions.
+def expected_distances(embeddings: Tensor, logits: Tensor, gold: Tensor, counted: Tensor) -> Tensor:
+    """The distance that Eq. 3 expects of the model: E_v [1 - cos(e_v, e_k)] at each counted position.
 
     v is drawn from the model's distribution, as in EMO (Ren et al., ICLR 2024), so that the loss has a gradient by the
     logits, where the argmax of Eq. 3 has none. The embeddings get no gradient: they measure the distance, and moving
     all of them together would make it 0. A zero vector is at distance 1 from every word.
 
-    Arguments and result are those of :func:`word_distance_sum`, with ``logits``, shape (N, V), of any floating type.
+    Arguments and result are those of :func:`word_distances`, with ``logits``, shape (N, V), of any floating type.
     """
     directions = F.normalize(embeddings.detach().float(), dim=1)
     mean = F.softmax(logits, dim=-1, dtype=torch.float32) @ directions
     distance = 1.0 - (mean * directions[gold]).sum(1)
-    return torch.where(counted, distance, distance.new_zeros(())).sum()
+    return torch.where(counted, distance, distance.new_zeros(()))
 
 
 def sentence_divergence_sum(predicted: Tensor, original: Tensor, counted: Tensor) -> Tensor:

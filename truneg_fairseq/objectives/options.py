@@ -26,7 +26,7 @@ def _share(help: str, default: float = 0.0) -> Any:
 
 @dataclass(kw_only=True)
 class GenerationOptions:
-    """What needs no masked words, so that models that generate have it too; every weight 0 is plain training."""
+    """Options shared by masked and generative models; every weight 0 is plain training."""
 
     hc_weight: float = _share(
         "hard correction (Eq. 2): share of the loss that is dropped where the prediction is a synonym of the original "

@@ -7,14 +7,20 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from ..errors import TrueNegError
 from .options import TrueNegativeOptions
 
-_BLOCK = 256  # columns
+if TYPE_CHECKING:
+    from .soft_targets import SoftTargets
+
+_BLOCK, _NARROW = 256, 64  # columns
+_WRAPPED = ("_orig_mod", "module", "_fsdp_wrapped_module")
+"""The submodule of a compiled model, of DDP, and of FSDP."""
 
 
 class MaskedPredictions(NamedTuple):
@@ -37,6 +43,9 @@ class MaskedPredictions(NamedTuple):
     # fp32, shape (N,), the probability that people accept the prediction, 0 where it is no false negative; None where
     # the detector is a table alone
     acceptance: Tensor | None = None
+    # fp32, shape (N,), the factor of each position's loss; None for 1
+    weights: Tensor | None = None
+    given: tuple[SoftTargets, ...] = ()  # of this batch alone, beside those of the options
 
 
 def most_likely(logits: Tensor) -> Tensor:
@@ -56,6 +65,23 @@ def most_likely(logits: Tensor) -> Tensor:
     # The last block may be a part: its last column, repeated, is never the first of equals.
     columns = (maxima.argmax(1, keepdim=True) * _BLOCK + torch.arange(_BLOCK)).clamp(max=size - 1)
     return columns.gather(1, logits.gather(1, columns).argmax(1, keepdim=True)).squeeze(1)
+
+
+def largest(values: Tensor, number: int) -> tuple[Tensor, Tensor]:
+    """The largest values of each row and their columns, in falling order, shape (N, K) each.
+
+    As :func:`most_likely`: on a CPU only the columns of the blocks with the largest maxima are sorted.
+    """
+    size = values.size(1)
+    if values.device.type != "cpu" or size < 4 * _NARROW * number:
+        best = values.topk(number, dim=1)
+        return best.values, best.indices
+    whole = size - size % _NARROW
+    blocks = values[:, :whole].unflatten(1, (-1, _NARROW)).amax(2).topk(number, dim=1, sorted=False).indices
+    columns = (blocks[..., None] * _NARROW + torch.arange(_NARROW)).flatten(1)
+    columns = torch.cat([columns, torch.arange(whole, size).expand(len(values), -1)], 1)
+    best = values.gather(1, columns).topk(number, dim=1)
+    return best.values, columns.gather(1, best.indices)
 
 
 def fill(predicted: MaskedPredictions, tokens: Tensor) -> Tensor:
@@ -82,7 +108,7 @@ class EncoderPasses:
     """What the objective asks of a masked LM beyond the logits: passes of its encoder, each made when first asked for.
 
     Extra passes run without dropout, with two exceptions for sentence-level regularization: the filled pass, which is
-    trained, and the original pass if nothing else uses it. They have the autocast of the code that made this object.
+    trained, and the original pass if nothing else uses it. They run under the caller's autocast.
 
     Args:
         predicted: the predictions.
@@ -147,6 +173,55 @@ class EncoderPasses:
         """The last layer's states, and all layers' at the masked positions, which are far fewer."""
         layers = states if self._with_layers else ()
         return states[-1], [gather_rows(layer.detach(), self._predicted.positions) for layer in layers]
+
+
+def unwrap(model: Any) -> Any:
+    """The model of transformers or fairseq inside its wrappers, in any order of them; itself without any.
+
+    Wrappers are DDP, FSDP, torch.compile, PEFT, and any module that holds one model.
+    """
+    inner = _models_in(model)
+    if len(inner) > 1:
+        names = ", ".join(type(each).__name__ for each in inner)
+        raise TrueNegError(f"model: {type(model).__name__} holds several models ({names}); expected one of them")
+    if inner:
+        return inner[0]
+    while part := next((part for name, part in getattr(model, "_modules", {}).items() if name in _WRAPPED), None):
+        model = part
+    return model
+
+
+def _models_in(module: Any) -> list[Any]:
+    kind = type(module)
+    if hasattr(kind, "get_input_embeddings") or "BaseFairseqModel" in [each.__name__ for each in kind.__mro__]:
+        return [module]
+    parts = getattr(module, "_modules", {}).values()
+    return list(dict.fromkeys(model for part in parts for model in _models_in(part)))
+
+
+def encoder_of(model: Any) -> Any:
+    """The encoder of a masked LM of transformers, which gives hidden states; an encoder is its own."""
+    encoder = getattr(model, "base_model", None)
+    if encoder is None or (encoder is model and model.get_output_embeddings() is not None):
+        raise TrueNegError(
+            f"model: {type(model).__name__} has no encoder as its base_model; expected a masked LM of transformers, or "
+            "the encoder itself"
+        )
+    return encoder
+
+
+def embeddings_in_use(model: Any) -> Tensor:
+    """The input embeddings of a model of transformers, shape (V, E), with what an adapter adds to them."""
+    try:
+        part = model.get_input_embeddings()
+    except (AttributeError, NotImplementedError):
+        raise TrueNegError(
+            f"model: {type(model).__name__} has no get_input_embeddings(); expected embeddings=, shape (V, E)"
+        ) from None
+    if isinstance(part, nn.Embedding):
+        return part.weight
+    embeddings: Tensor = part(torch.arange(len(part.weight), device=part.weight.device))
+    return embeddings
 
 
 def autocast_of(device: torch.device) -> Callable[[], contextlib.AbstractContextManager[object]]:

@@ -17,11 +17,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from .false_negatives import embedding_cosine
+from .passes import largest
 
 # Embedding entries gathered at once for the cosines of synonyms.
 _BLOCK_ENTRIES = 1 << 22
@@ -124,11 +124,27 @@ def nearest_targets(
 
     Cosines are computed in fp32, whatever the type of the embeddings.
     """
-    directions = F.normalize(embeddings.detach().float(), dim=1)
-    cosine = directions[gold] @ directions.T
-    cosine.scatter_(1, gold[:, None], -torch.inf)
-    nearest, tokens = cosine.topk(min(neighbours, cosine.size(1) - 1), dim=1)
-    return SoftTargets(counted.float() * share, tokens, (nearest / TEMPERATURE).softmax(1))
+    tokens, cosine = nearest(embeddings, gold, neighbours)
+    return SoftTargets(counted.float() * share, tokens, (cosine / TEMPERATURE).softmax(1))
+
+
+def nearest(embeddings: Tensor, gold: Tensor, neighbours: int) -> tuple[Tensor, Tensor]:
+    """The words with the nearest embeddings, int64, and their cosines, fp32; shape (N, K) each.
+
+    In blocks, never (N, V) at once, and on a CPU once for each word; elsewhere to find equal words would wait.
+    """
+    table = embeddings.detach().float()
+    size, lengths = len(table), torch.linalg.vector_norm(table, dim=1).clamp(min=1e-12)
+    words, place = gold, None
+    if gold.device.type == "cpu" and not torch.compiler.is_compiling():
+        words, place = gold.unique(return_inverse=True)
+    found = []
+    for block in words.split(max(1, _BLOCK_ENTRIES // size)):
+        cosine = ((table[block] / lengths[block, None]) @ table.T).div_(lengths)
+        cosine.scatter_(1, block[:, None], -torch.inf)
+        found.append(largest(cosine, min(neighbours, size - 1)))
+    values, tokens = (torch.cat(parts) for parts in zip(*found, strict=True))
+    return (tokens, values) if place is None else (tokens[place], values[place])
 
 
 def soft_cross_entropy(
@@ -177,9 +193,10 @@ class _SoftCrossEntropy(torch.autograd.Function):
             if tokens is None or probability is None:
                 spread = log_probabilities.mean(1)
             else:
-                spread = (probability * log_probabilities.gather(1, tokens)).sum(1)
+                # A forbidden token, at -inf, costs nothing where no target has it.
+                spread = (probability * log_probabilities.gather(1, tokens)).where(probability > 0, 0.0).sum(1)
             expected = expected + share * spread
-        return -(counted * expected)
+        return torch.where(counted, -expected, 0.0)
 
     @staticmethod
     @once_differentiable
@@ -191,8 +208,8 @@ class _SoftCrossEntropy(torch.autograd.Function):
             if tokens is None or probability is None:
                 result -= share[:, None] / result.size(1)
             else:
-                result.scatter_add_(1, tokens, -share[:, None] * probability)
-        result.scatter_add_(1, gold[:, None], _sum_of_shares(soft)[:, None] - 1)
+                result.scatter_add_(1, tokens, (-share[:, None] * probability).to(result.dtype))
+        result.scatter_add_(1, gold[:, None], (_sum_of_shares(soft)[:, None] - 1).to(result.dtype))
         result *= (gradient * counted / ctx.temperature)[:, None]
         return result.to(ctx.dtype), *[None] * (4 + len(soft))
 

@@ -46,7 +46,7 @@ def report_page(
     verdict: Sequence[str] = (),
 ) -> Page:
     """The page of some runs and of results, whose baseline is the first model unless it is named. The verdict's
-    sentences stand at the top with the comparison; without any, the runs' last losses.
+    sentences stand at the top with the comparison; otherwise the last validation losses.
     """
     compared, trained = list[Section](), [_overview(runs), *_table_2(runs), *_curves(runs)]
     if results:

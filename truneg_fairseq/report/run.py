@@ -12,7 +12,7 @@ from ..errors import TrueNegError
 from ..files import convert, split_name
 from ..results.intervals import ratio_of
 from ..results.result import BITS, HELD_OUT, Example, Result, read_results
-from ..trainer.folder import METRICS_NAME, TRAINING, Series, changes, is_held, read_manifest, read_series
+from ..trainer.folder import METRICS_NAME, TRAINING, Series, changes, is_held, read_manifest, read_metrics, read_series
 
 QUANTITIES = (BITS, "accuracy", "hc_pred", "hc_iter")
 """What a report shows; the last two are those of Table 2."""
@@ -63,10 +63,11 @@ class Run:
         """Its results, by their updates."""
         return sorted(map(Measurement, self.results), key=lambda each: each.updates)
 
-    @property
+    @cached_property
     def updates(self) -> int:
-        """The last one that there is a value of; 0 without."""
-        return max((max(values) for values in self.series.values()), default=0)
+        """The last one that there is a line of, which may be the mean of the last epoch alone; 0 without."""
+        lines = (line["num_updates"] for line in read_metrics(self.path))
+        return max((*lines, *(max(values) for values in self.series.values())), default=0)
 
     @property
     def most_updates(self) -> int:

@@ -6,7 +6,7 @@ Models are paired by seed, and by item where it is of one task whose items' scor
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import TrueNegError
-from .intervals import CONFIDENCE, Floats, Interval, p_value, ratio_of, seed_interval, seeds_needed
+from .intervals import CONFIDENCE, Floats, Interval, Ratio, p_value, ratio_of, seed_interval, seeds_needed
 from .result import Metric, Result
 
 ENOUGH_SEEDS = 3  # with fewer seeds in common, two that agree by chance would look like proof
@@ -142,7 +142,7 @@ class Summary:
 class Comparison:
     """Results by model, in the order in which models first occur; the others are compared with ``baseline``, by default
     the first. ``corrected`` widens the intervals of each quantity for the number of models (Bonferroni). With
-    ``over_items`` one seed is enough: intervals are over items alone.
+    ``over_items`` one seed is enough: intervals are over items alone. ``controls`` are models that needed no training.
     """
 
     def __init__(
@@ -152,8 +152,9 @@ class Comparison:
         *,
         corrected: bool = False,
         over_items: bool = False,
+        controls: Collection[str] = (),
     ) -> None:
-        self.corrected, self.over_items = corrected, over_items
+        self.corrected, self.over_items, self.controls = corrected, over_items, controls
         self._runs: dict[tuple[str, str], dict[int, Result]] = {}
         self.summary = cache(self._summary)  # bound to the object, not to the class
         self.other_items: list[str] = []  # a line for each comparison that is over seeds alone as items differ
@@ -229,16 +230,16 @@ class Comparison:
         """A model's values of a quantity; None where it has none."""
         values, base = self._values(model, quantity), self._values(self.baseline, quantity)
         seeds = sorted(values.keys() & base.keys())
-        items = None
-        if self.over_items and len(values) == 1 and (own := self._by_item(quantity, [model], list(values))) is not None:
-            items = seed_interval(own)
+        own = self._ratios(quantity, [model], list(values)) if self.over_items and len(values) == 1 else None
+        items = own[0].interval() if own else None
         if model == self.baseline or not seeds:
             return Summary(model, quantity, values, items=items) if values else None
-        by_item = self._by_item(quantity, [model, self.baseline], seeds)
-        if by_item is None:
-            differences = np.array([values[seed] - base[seed] for seed in seeds])
-        else:
+        if ratios := self._ratios(quantity, [model, self.baseline], seeds):
+            defined = np.any([ratio.denominators > 0 for ratio in ratios], axis=0)
+            by_item = np.stack([ratio.of(defined).influence for ratio in ratios])
             differences = by_item[::2] - by_item[1::2]
+        else:
+            differences = np.array([values[seed] - base[seed] for seed in seeds])
         # Without rounding errors alone, which would be significant where all seeds have the same one.
         exact = np.where(np.abs(differences) < _ROUNDING, 0.0, differences)
         others = sum(bool(self._values(each, quantity)) for each in self.models if each != self.baseline)
@@ -254,8 +255,8 @@ class Comparison:
                 found[seed] = sum(part.weight * metrics[part.metric] for part, metrics in pairs)
         return found
 
-    def _by_item(self, quantity: Quantity, models: Sequence[str], seeds: Sequence[int]) -> Floats | None:
-        """float64, shape (seeds x models, items): what each item adds; None where that is not known of all."""
+    def _ratios(self, quantity: Quantity, models: Sequence[str], seeds: Sequence[int]) -> list[Ratio] | None:
+        """Of each seed those of the models, over the same items; None where these are not known of all."""
         if len(quantity.parts) > 1:
             return None
         ((task, metric, _),) = quantity.parts
@@ -265,7 +266,7 @@ class Comparison:
         if len({(len(run.examples[metric]), *run.example_ids) for run in runs}) > 1:
             self.other_items.append(f"{' and '.join(models)}, {task}, {quantity.title}")
             return None
-        return np.stack([ratio_of(run, metric).influence for run in runs])
+        return [ratio_of(run, metric) for run in runs]
 
 
 def _over_training(metrics: dict[tuple[str, str], Metric], when: dict[str, float]) -> Iterator[Quantity]:

@@ -6,7 +6,7 @@ seeds.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -21,7 +21,6 @@ Floats = NDArray[np.float64]
 CONFIDENCE = 0.95
 POWER = 0.8
 MOST_SEEDS = 10_000
-_MOST_DRAWN = 1 << 22  # values of one block of resamples; 32 MB
 
 
 class Interval(NamedTuple):
@@ -66,17 +65,27 @@ class Ratio:
         """The same metric of some items alone; ``chosen`` has the shape (N,)."""
         return Ratio(self.numerators[chosen], self.denominators[chosen])
 
-    def interval(self, baseline: Ratio | None = None) -> Interval | None:
-        """The value, or its difference to another of the same items; see :func:`bootstrap`."""
+    def interval(self) -> Interval | None:
+        """Student's t interval over items; None for fewer than two that the metric is defined on.
 
-        def difference(drawn: NDArray[np.int64]) -> Floats:
-            return self._of_samples(drawn) - (0 if baseline is None else baseline._of_samples(drawn))
-
-        return bootstrap(difference, len(self.numerators))
-
-    def _of_samples(self, drawn: NDArray[np.int64]) -> Floats:
-        sums, totals = self.numerators[drawn].sum(axis=1), self.denominators[drawn].sum(axis=1)
-        return np.divide(sums, totals, out=np.full_like(sums, np.nan), where=totals > 0)
+        That of a share, with numerators from 0 to their denominators, stays between 0 and 1, and is no point where all
+        items are right: Clopper and Pearson's for the binomial number of items that would have this variance, smaller
+        by (z / t)^2 (Korn and Graubard, Survey Methodology 24, 1998).
+        """
+        defined = self.of(self.denominators > 0)
+        items, share, level = defined.items, self.value, (1 - CONFIDENCE) / 2
+        if items < 2:
+            return None
+        if (self.numerators < 0).any() or (self.numerators > self.denominators).any():
+            return seed_interval(defined.influence[None])
+        variance = float(defined.influence.var(ddof=1)) / items
+        if variance == 0 and 0 < share < 1:
+            return Interval(share, share, share)
+        size = share * (1 - share) / variance if variance else items
+        size *= float(stats.norm.isf(level) / stats.t.isf(level, items - 1)) ** 2
+        low = stats.beta.ppf(level, share * size, (1 - share) * size + 1) if share > 0 else 0.0
+        high = stats.beta.isf(level, share * size + 1, (1 - share) * size) if share < 1 else 1.0
+        return Interval(share, float(low), float(high))
 
 
 def ratios_as_fields(ratios: Mapping[str, Ratio]) -> dict[str, Any]:
@@ -98,28 +107,6 @@ def ratio_of(result: Result, metric: str) -> Ratio:
     return Ratio(numerators, np.array(result.denominators.get(metric, np.ones(len(numerators))), np.float64))
 
 
-def bootstrap(
-    statistic: Callable[[NDArray[np.int64]], Floats],
-    items: int,
-    *,
-    samples: int = 2_000,
-    seed: int = 1,
-) -> Interval | None:
-    """Percentile bootstrap over items drawn with replacement; None for fewer than two, or if it is not defined on all.
-
-    ``statistic`` gets numbers of items, shape (B, items), and returns (B,) values, NaN where it is not defined: such
-    samples are left out.
-    """
-    value = float(statistic(np.arange(items)[None])[0]) if items > 1 else np.nan
-    if not np.isfinite(value):
-        return None
-    random, rows = np.random.default_rng(seed), max(1, _MOST_DRAWN // items)
-    sizes = [min(rows, samples - start) for start in range(0, samples, rows)]
-    values = np.concatenate([statistic(random.integers(items, size=(size, items))) for size in sizes])
-    low, high = np.nanpercentile(values, [50 * (1 - CONFIDENCE), 50 * (1 + CONFIDENCE)])
-    return Interval(value, float(low), float(high))
-
-
 _Noise = list[tuple[int, float]]  # the variances of a mean difference, each with its degrees of freedom
 
 
@@ -127,7 +114,7 @@ def _noise(differences: Floats) -> _Noise:
     table = differences[:, None] if differences.ndim == 1 else differences
     seeds, items = table.shape
     parts = [(seeds - 1, float(table.mean(axis=1).var(ddof=1)) / seeds)] if seeds > 1 else []
-    if items > 1 and (of_items := float(table.mean(axis=0).var()) / items):
+    if items > 1 and (of_items := float(table.mean(axis=0).var(ddof=1)) / items):
         parts.append((items - 1, of_items))
     return parts
 

@@ -42,7 +42,7 @@ def tables(comparison: Comparison) -> list[Table]:
         rows = []
         for summary in comparison.summaries(quantities):
             quantity, interval = summary.quantity, summary.interval
-            if summary.direction is not None and interval is not None:
+            if summary.direction is not None and interval is not None and summary.model not in comparison.controls:
                 row = f"{quantity.heading}: {summary.model}", quantity.format(summary.difference or 0.0, "+")
                 rows.append((*row, quantity.ends(interval), str(summary.paired_seeds), mark(summary)))
         if rows:
@@ -142,6 +142,47 @@ FORMATS: dict[str, Callable[[Table], list[str]]] = {"terminal": terminal, "markd
 
 _NAMES = {BITS: "held-out loss", "ece": "calibration error"}
 """The metrics of held-out text that it is about; lower is better."""
+_BOUNDS = ("ceiling", "people", "half of the people")  # controls that a model is not meant to reach
+_MOST_NAMED = 2  # metrics in a sentence
+
+
+def verdict_over_items(comparison: Comparison) -> str:
+    """What the tables of ``truneg evaluate`` say, in one sentence: of the other models, or of the only one's controls.
+
+    Better and worse are significant differences, not corrected for the number of metrics.
+    """
+    first, found = comparison.baseline, dict[str, dict[bool | None, list[str]]]()  # by model, and whether it is better
+    for title, quantities in comparison.groups.items():
+        for each in comparison.summaries(quantities):
+            if each.direction is not None and each.quantity.metric.higher_is_better is not None:
+                named = found.setdefault(each.model, {}).setdefault(each.better, [])
+                named.append(f"{each.quantity.title} ({title})")
+    parts = []
+    for other in comparison.models:
+        if other != first and other not in comparison.controls:
+            names = found.get(other, {})
+            said = [
+                f"{word} in {_some(names[key])}" for key, word in ((True, "better"), (False, "worse")) if key in names
+            ]
+            if open_ := len(names.get(None, ())):
+                said.append(f"{NOT_SIGNIFICANT}ly different in {open_} metric{'s' * (open_ > 1)}")
+            parts.append(f"{other} against {first}: {'; '.join(said) or 'nothing to compare'}")
+    if parts:
+        return " | ".join(parts) + "."
+    beaten = dict[str, list[str]]()
+    for control, names in found.items():
+        for name in names.get(True, ()) if control not in _BOUNDS else ():
+            beaten.setdefault(name, []).append(control)
+    if beaten:
+        named = [f"{name} by {' and '.join(owners)}" for name, owners in beaten.items()]
+        return f"{first}: better without training in {_some(named)}."
+    return f"{first}: no control is significantly better." if found else f"{first}: no other model and no control."
+
+
+def _some(names: Sequence[str]) -> str:
+    """How many, and the two most important ones."""
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return f"{len(names)} metric{'s' * (len(names) > 1)}: {', '.join(names[:_MOST_NAMED])}{more}"
 
 
 def verdict(results: Sequence[Result], baseline: str, control: str | None = None) -> list[str]:

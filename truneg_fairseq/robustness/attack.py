@@ -37,7 +37,7 @@ from ..finetuning.squad_files import (
     write_squad,
 )
 from ..options import option
-from ..results.intervals import Interval, Ratio, ratios_as_fields
+from ..results.intervals import Interval, Ratio, ratios_as_fields, seed_interval
 from ..results.result import Metric, Result
 from ..synonyms.lists import ENGLISH_STOP_WORDS
 from ..synonyms.wordnet import PARTS_OF_SPEECH, open_database
@@ -262,9 +262,9 @@ class Robustness:
             self.scores[f"drop_{metric}"] = self.scores[f"original_{metric}"] - self.scores[f"transformed_{metric}"]
 
     def drop(self, metric: str) -> Interval:
-        """The mean loss by the attack with its 95 % interval, by bootstrap over the pairs."""
+        """The mean loss by the attack with its 95 % interval over the pairs (Student's t), in [-1, 1]."""
         lost = self.scores[f"drop_{metric}"]
-        return Ratio(lost, np.ones_like(lost)).interval() or Interval(*[float(lost.mean())] * 3)
+        return Interval(*np.clip(seed_interval(lost[None]) or [lost.mean()] * 3, -1, 1).tolist())
 
     def report(self) -> dict[str, Any]:
         """In percent: both sides, the drop and its interval, by metric."""

@@ -42,7 +42,7 @@ def _pipeline_path() -> Path | str:
     if digest(folder) != _DIGEST:
         raise TrueNegError(
             f"{folder}: is not installed, or its files are not those of spaCy's {_OFFICIAL} 3.8.0, which attacks need; "
-            f"pip uninstall {_MIRROR}, then pip install 'truneg_fairseq[attacks]' or spacy download {_OFFICIAL}"
+            f"pip uninstall {_MIRROR}, then pip install '.[attacks]' or spacy download {_OFFICIAL}"
         )
     return folder
 

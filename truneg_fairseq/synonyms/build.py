@@ -1,8 +1,8 @@
 """The sources of synonyms by name, tables of them and of expressions, and the tables that trainings find or build.
 
-``wordnet+embeddings`` lists what either lists, ``wordnet&embeddings`` what both list, ``embeddings-antonyms`` no
-antonyms. Expressions are read from left to right. ``&`` compares words without regard to case: WordNet writes "Paris"
-where a file of word vectors has "paris".
+``wordnet+tsv`` lists what either lists, ``wordnet&tsv`` what both list, ``tsv-antonyms`` no antonyms. Expressions are
+read from left to right. ``&`` compares words without regard to case: WordNet writes "Paris" where a list may have
+"paris".
 """
 
 from __future__ import annotations
@@ -27,9 +27,8 @@ from ..options import option
 from ..vocabulary import Vocabulary, fingerprint, without_accents
 from ..workers import Progress
 from .inflected import InflectedLexicon
-from .lists import Lexicon, TsvLexicon, WnLexicon
+from .lists import Lexicon, TsvLexicon
 from .table import SynonymTable
-from .vectors import EmbeddingLexicon
 from .wordnet import AntonymLexicon, WordNetLexicon
 
 logger = logging.getLogger(__name__)
@@ -43,42 +42,21 @@ _LOW_COVERAGE = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
-class SourceFiles:
-    """What the sources of synonyms read; None if nothing is given."""
-
-    vectors: Path | None = option(None, "for embeddings: GloVe's or word2vec's text; also .gz, .bz2, .xz, .zst")
-    tsv: Path | None = option(None, "for tsv: lines 'word<TAB>synonym,synonym'")
-    wn: str | None = option(None, "for wn: an installed wordnet of the package wn, such as oewn:2024", metavar="NAME")
-
-
-@dataclass(frozen=True, kw_only=True)
-class SourceOptions(SourceFiles):
+class SourceOptions:
     """What tables of synonyms are made of."""
 
-    threshold: float | None = option(None, "for embeddings: smallest cosine (default: none)", ge=-1, le=1)
+    tsv: Path | None = option(None, "for tsv: lines 'word<TAB>synonym,synonym'")
     exclude: Path | None = option(None, "pairs that are synonyms in no source, in the format of --tsv")
 
     def record(self, sources: Collection[str]) -> dict[str, Any]:
-        """What a table from these sources remembers of the options, JSON-able; files by their SHA-256."""
-        found: dict[str, Any] = {}
-        if "embeddings" in sources:
-            found |= {"neighbours": 10, "threshold": self.threshold}
-        if "wn" in sources:
-            found["wn"] = self.wn
-        files = {"exclude": self.exclude, "vectors": self.vectors}
-        if "tsv" in sources:
-            files["tsv"] = self.tsv
-        return found | {f"{name}_sha256": file_digest(path) for name, path in files.items() if path is not None}
+        """The SHA-256 of the files that a table from these sources was made of, JSON-able."""
+        files = {"exclude": self.exclude, "tsv": self.tsv if "tsv" in sources else None}
+        return {f"{name}_sha256": file_digest(path) for name, path in files.items() if path is not None}
 
-
-NEEDS = {"embeddings": "vectors", "tsv": "tsv", "wn": "wn"}
-"""The option that a source cannot do without."""
 
 SOURCES: dict[str, Callable[[Any], Lexicon]] = {
     "wordnet": lambda options: WordNetLexicon(),
     "inflected": lambda options: InflectedLexicon(),
-    "wn": lambda options: WnLexicon(options.wn),
-    "embeddings": lambda options: EmbeddingLexicon(options.vectors, threshold=options.threshold),
     "tsv": lambda options: TsvLexicon(options.tsv),
 }
 """How to open each source of synonyms, by the name that --synonym-source and --source take."""
@@ -92,7 +70,7 @@ def parse_source(source: str, flag: str = "--source") -> list[tuple[str, str]]:
     if not fits or not all(fits) or "".join(map("".join, steps)) != text:
         raise TrueNegError(
             f"{flag} {source!r}: expected {', '.join(SOURCES)}, or some of them as in wordnet+tsv, "
-            "wordnet&embeddings or embeddings-antonyms"
+            "wordnet&tsv or tsv-antonyms"
         )
     return steps
 
@@ -104,8 +82,8 @@ def normal_form(source: str, flag: str = "--source") -> str:
 
 def open_lexicon(name: str = DEFAULT_SOURCE, options: SourceOptions = SourceOptions()) -> Lexicon:
     """Opens a single source of synonyms."""
-    if name in NEEDS and getattr(options, NEEDS[name]) is None:
-        raise TrueNegError(f"source {name}: needs --{NEEDS[name]}, an option of 'truneg synonyms build'")
+    if name == "tsv" and options.tsv is None:
+        raise TrueNegError("source tsv: needs --tsv, an option of 'truneg synonyms build'")
     return SOURCES[name](options)
 
 
@@ -113,8 +91,6 @@ def build_table(
     source: str | Lexicon,
     vocabulary: Vocabulary,
     options: SourceOptions = SourceOptions(),
-    *,
-    show_progress: bool = False,
 ) -> SynonymTable:
     """The table of an expression of sources, or of one lexicon: every whole word of the vocabulary is looked up.
 
@@ -131,7 +107,7 @@ def build_table(
         lexicon = name if isinstance(name, Lexicon) else opened.get(name)
         if lexicon is None:
             lexicon = opened[str(name)] = AntonymLexicon() if sign == "-" else open_lexicon(str(name), options)
-        found, listed = _look_up(lexicon, vocabulary, any_case=sign == "&", show_progress=show_progress)
+        found, listed = _look_up(lexicon, vocabulary, any_case=sign == "&")
         recorded |= lexicon.options
         if sign == "+":
             keys, known = np.union1d(keys, found), known | listed
@@ -158,7 +134,7 @@ def build_table(
 
 
 def _look_up(
-    lexicon: Lexicon, vocabulary: Vocabulary, *, any_case: bool = False, show_progress: bool = False
+    lexicon: Lexicon, vocabulary: Vocabulary, *, any_case: bool = False
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """The keys of a lexicon's pairs (:attr:`SynonymTable.pair_keys`), and which tokens it lists, bool, shape (V,).
 
@@ -173,9 +149,9 @@ def _look_up(
     spellings: dict[str, set[str]] = {}  # with accents, as the lexicon lists them, by the word without
     for accented in lexicon.accented(words) if vocabulary.strips_accents else ():
         spellings.setdefault(without_accents(accented).lower(), set()).add(accented)
-    lexicon.prepare({**words, **dict.fromkeys(chain(*spellings.values()))}, show_progress=show_progress)
+    lexicon.prepare({**words, **dict.fromkeys(chain(*spellings.values()))})
     title = f"synonyms from {lexicon.source}"
-    for gold, word in enumerate(Progress(vocabulary.words, desc=title, unit=" tokens", disable=not show_progress)):
+    for gold, word in enumerate(Progress(vocabulary.words, desc=title, unit=" tokens", leave=False)):
         if word is None:
             continue
         names = [name for each in (word, *sorted(spellings.get(word, ()))) for name in lexicon.synonyms(each)]
@@ -218,8 +194,8 @@ def _forms(name: str, word: str, vocabulary: Vocabulary) -> list[str]:
 
 
 def new_table(vocabulary: Vocabulary, source: str, options: SourceOptions = SourceOptions()) -> SynonymTable:
-    """Builds the table of an expression with a progress bar, and says if it has few synonyms."""
-    table = build_table(source, vocabulary, options, show_progress=True)
+    """Builds the table of an expression, and says if it has few synonyms."""
+    table = build_table(source, vocabulary, options)
     if len(table) == 0:
         raise TrueNegError(
             f"dictionary: {table.source} has no synonyms for any of its {len(vocabulary)} tokens (read as "
@@ -270,7 +246,7 @@ def provide_exclusions(vocabulary: Vocabulary, data: Path) -> SynonymTable:
         cache_path(vocabulary, "exclusions"),
         vocabulary,
         "antonyms and other forms",
-        lambda: build_table(AntonymLexicon(other_forms=True), vocabulary, show_progress=True),
+        lambda: build_table(AntonymLexicon(other_forms=True), vocabulary),
     )
 
 

@@ -1,8 +1,7 @@
-"""What a lexicon is, stop words, and the sources that are lists: the user's own, and the wordnets of the package wn."""
+"""What a lexicon is, English stop words, and the lexicon that is the user's own list."""
 
 from __future__ import annotations
 
-import logging
 import unicodedata
 import zipfile
 from abc import ABC, abstractmethod
@@ -10,11 +9,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..corpora.text import read_lines
-from ..errors import TrueNegError, require
+from ..data.text import read_lines
+from ..errors import TrueNegError
 from ..vocabulary import without_accents
-
-logger = logging.getLogger(__name__)
 
 
 class Lexicon(ABC):
@@ -32,7 +29,7 @@ class Lexicon(ABC):
         Empty where the word is not known. A lexicon that tells cases apart looks the exact spelling up first.
         """
 
-    def prepare(self, words: Collection[str], *, show_progress: bool = False) -> None:  # noqa: B027
+    def prepare(self, words: Collection[str]) -> None:  # noqa: B027
         """Gets ready to answer for many words at once. Look-ups of other words stay possible."""
 
     def accented(self, words: Collection[str]) -> Iterable[str]:
@@ -65,33 +62,6 @@ won wouldn
 The set is the one that NLTK distributes (it goes back to the Snowball stemmer's list), by grammatical class.
 Contractions stand both whole and as tokenizers split them.
 """
-
-# The files of NLTK's corpus "stopwords", which have English names, by the codes that wordnets have.
-_CODES = """
-sq:albanian ar:arabic arb:arabic az:azerbaijani eu:basque be:belarusian bn:bengali ca:catalan zh:chinese cmn:chinese
-da:danish nl:dutch fi:finnish fr:french de:german el:greek he:hebrew hu:hungarian id:indonesian it:italian kk:kazakh
-ne:nepali nb:norwegian nn:norwegian no:norwegian pt:portuguese ro:romanian ru:russian sl:slovene es:spanish sv:swedish
-tg:tajik ta:tamil tr:turkish
-"""
-_NLTK_NAMES = dict(pair.split(":") for pair in _CODES.split())
-
-
-def read_stop_words(language: str) -> tuple[frozenset[str], str]:
-    """Stop words of a language (fr, fr-CA) in lower case, and what they are: "built-in", the name of a file of NLTK's
-    corpus ``stopwords``, or "none", which the log explains.
-    """
-    language = language.partition("-")[0]
-    if language == "en":
-        return ENGLISH_STOP_WORDS, "built-in"
-    name, pointer = _NLTK_NAMES.get(language), find_corpus("stopwords")
-    if name is None or pointer is None:
-        logger.warning(
-            "stop words: none for the language %s, so every word that is known gets synonyms; NLTK has those of some "
-            "languages: python -m nltk.downloader stopwords",
-            language,
-        )
-        return frozenset(), "none"
-    return frozenset(pointer.join(name).open(encoding="utf-8").read().lower().split()), name
 
 
 def is_content_word(word: str) -> bool:
@@ -154,45 +124,3 @@ class TsvLexicon(Lexicon):
 
     def accented(self, words: Collection[str]) -> Iterator[str]:
         return with_accents(self._in_any_case, words)
-
-
-class WnLexicon(Lexicon):
-    """All lemmas of all synsets of a word in one wordnet of wn's database.
-
-    English words are found in their inflected forms too (wn's Morphy); other languages have no morphology.
-    """
-
-    source = "wn"
-
-    def __init__(self, name: str) -> None:
-        require("wn", extra="wn")
-        import wn
-        from wn.morphy import Morphy
-
-        found = wn.lexicons(lexicon=name)
-        if len(found) != 1:
-            installed = ", ".join(each.specifier() for each in wn.lexicons()) or "none"
-            raise TrueNegError(
-                f"--wn {name}: names {len(found)} wordnets of wn's database, expected one of "
-                f"{installed}; get one with python -m wn download oewn:2024, or wn.add('FILE.xml')"
-            )
-        (lexicon,) = found
-        self._wordnet: Any = wn.Wordnet(lexicon.specifier())
-        if lexicon.language.partition("-")[0] == "en":
-            self._wordnet = wn.Wordnet(lexicon.specifier(), lemmatizer=Morphy(self._wordnet))
-        self.stop_words, described = read_stop_words(lexicon.language)
-        self.options: dict[str, Any] = {"wordnet": lexicon.specifier(), "stop_words": described}
-
-    def synonyms(self, word: str) -> list[str]:
-        synsets = self._synsets(word) or self._synsets(word.lower())
-        return sorted({lemma.replace(" ", "_") for synset in synsets for lemma in synset.lemmas()})
-
-    def _synsets(self, word: str) -> list[Any]:
-        """Those of the word in any case; wn also gives words that differ by accents, as "schön" for "schon"."""
-        lemmas = self._wordnet.lemmatizer(word).values() if self._wordnet.lemmatizer else ()
-        spelled = {form.lower() for form in {word}.union(*lemmas)}
-        words = self._wordnet.words(word)
-        return [s for each in words if any(f.lower() in spelled for f in each.forms()) for s in each.synsets()]
-
-    def accented(self, words: Collection[str]) -> Iterator[str]:
-        return with_accents((form for word in self._wordnet.words() for form in word.forms()), words)

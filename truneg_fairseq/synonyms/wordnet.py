@@ -219,7 +219,7 @@ class AntonymLexicon(Lexicon):
         self.options: dict[str, Any] = {"wordnet": self._database.version}
         self._words_of: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
 
-    def prepare(self, words: Collection[str], *, show_progress: bool = False) -> None:
+    def prepare(self, words: Collection[str]) -> None:
         """Groups the words by their lemmas."""
         for word in words:
             for lemma in readings(self._database, word):

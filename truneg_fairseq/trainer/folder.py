@@ -246,7 +246,7 @@ Series = dict[tuple[str, str], dict[int, float]]
 
 
 def keep_lines(folder: Path, *, until: int) -> None:
-    """Removes what lies behind the checkpoint that the run continues from: it is measured again."""
+    """Drops metrics after the resumed update: they are measured again."""
     lines = list(read_metrics(folder))
     if (folder / METRICS_NAME).exists():
         with replacing_text(folder / METRICS_NAME) as stream:

@@ -217,7 +217,7 @@ class EpochAwareMaskTokensDataset(MaskTokensDataset):
 
 
 class _FormerName:
-    """masked_lm and translation_from_pretrained_bart read their options by the name that these had before hydra."""
+    """masked_lm and translation_from_pretrained_bart read their options as ``task.args``, a name from before hydra."""
 
     def __get__(self, task: Any, kind: type[Any]) -> Any:
         return task.cfg  # tasks that set ``args`` themselves have their own

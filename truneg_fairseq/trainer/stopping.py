@@ -123,7 +123,7 @@ def forward_to_workers() -> None:
 
 
 def leave(message: str, code: int) -> None:
-    """Ends this process after what has registered for the end: Python's own end could abort (:func:`end_readers`)."""
+    """Runs the atexit handlers, then os._exit: Python's own end could abort (:func:`end_readers`)."""
     for number in (*STOPPING, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)  # the parent ends its other workers when the first one has ended
     logger.warning(message)

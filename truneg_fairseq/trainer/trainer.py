@@ -1,4 +1,4 @@
-"""fairseq's Trainer with what a run needs to be safe: its folder, its signals, its end, its measurements.
+"""fairseq's Trainer with locking, signals, atomic saves and metrics.
 
 ``main`` of fairseq_cli.train looks ``Trainer`` up in its own module, so a subclass that is put there serves
 fairseq-train, fairseq-hydra-train, torchrun and spawned workers. Each method names the fault that it repairs.
@@ -191,9 +191,7 @@ class PluginTrainer(Trainer):
         return super()._prepare_sample(sample, is_dummy)
 
     def begin_epoch(self, epoch: int) -> None:
-        """A criterion sees the model in the first step only, when Python's exit with an error would abort where
-        fairseq's thread that reads data is inside torch.
-        """
+        """Checks the model before the thread that reads data starts: a later exit may abort inside torch."""
         with one_line_errors():
             getattr(self.get_criterion(), "check_model", lambda _: None)(self.get_model())
         super().begin_epoch(epoch)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any
 
 from parsed import English, Text, Word
 from statement import statement
-from words import Alteration, NearbyWords, fake_answer, is_nearby_asked
+from words import Alteration, NearbyWords, fake_answer
 
 from truneg_fairseq.commands.main import run_as_script
 from truneg_fairseq.finetuning.squad_files import Answer, Question, normalize
@@ -33,26 +33,16 @@ class AddSentenceDiverse:
     """Alters the question, invents an answer, makes a statement of both, and puts it before the answer's sentence.
 
     After Jia and Liang's AddOneSent. Nothing in it is random. Without word vectors constants take the place of nearby
-    words; with them, the ``questions`` that will be transformed must be known, so that the file is read once.
+    words.
     """
 
     name = "AddSentenceDiverse"
 
-    def __init__(
-        self,
-        vectors: Path | None = None,
-        questions: Iterable[Question] = (),
-        *,
-        english: English | None = None,
-    ) -> None:
+    def __init__(self, vectors: Path | None = None, *, english: English | None = None) -> None:
         self._english = english or English()
         self._inflector = Inflector()
         database = open_database()
-        nearby = None
-        if vectors is not None:
-            asked = (word for question in questions for word in self._english.analyse(question.text.strip()).words)
-            nearby = NearbyWords(vectors, {word.text.lower() for word in asked if is_nearby_asked(word)})
-        self._alter = Alteration(database, nearby)
+        self._alter = Alteration(database, None if vectors is None else NearbyWords(vectors))
         self.options: dict[str, Any] = {
             "parser": self._english.description,
             "wordnet": database.version,
@@ -120,7 +110,7 @@ class Options(AttackOptions):
 
 def main(options: Options) -> None:
     """Add a misleading sentence to the paragraphs of SQuAD's questions."""
-    print("\n".join(attack_file(options, lambda questions: AddSentenceDiverse(options.vectors, questions))))
+    print("\n".join(attack_file(options, lambda questions: AddSentenceDiverse(options.vectors))))
 
 
 if __name__ == "__main__":

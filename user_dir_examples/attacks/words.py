@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Context, Decimal
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +13,6 @@ from parsed import Word
 
 from truneg_fairseq.synonyms.inflected import Inflector
 from truneg_fairseq.synonyms.lists import is_content_word
-from truneg_fairseq.synonyms.vectors import EmbeddingLexicon
 from truneg_fairseq.synonyms.wordnet import WordNetDatabase
 
 _NEVER = frozenset(
@@ -48,17 +47,19 @@ _LONGEST_ABBREVIATION = 3
 
 
 class NearbyWords:
-    """The words nearest to a word in a file of vectors, but those of its stem."""
+    """The words nearest to a word in a file of vectors (GloVe's text), but those of its stem."""
 
-    def __init__(self, vectors: Path, words: Collection[str]) -> None:  # all that will be asked for, in lower case
-        self._lexicon = EmbeddingLexicon(vectors, neighbours=_NEIGHBOURS)
-        self._lexicon.prepare(words)
+    def __init__(self, vectors: Path) -> None:
+        from gensim.models import KeyedVectors
+
+        self._vectors = KeyedVectors.load_word2vec_format(str(vectors), no_header=True)
         self._stem = PorterStemmer().stem
 
     def __call__(self, word: str) -> Iterator[str]:
         """Nearest first, in lower case; none where the file lacks the word."""
         stem = self._stem(word)
-        for name in self._lexicon.synonyms(word)[1:]:
+        known = self._vectors.most_similar(word, topn=_NEIGHBOURS) if word in self._vectors else ()
+        for name, _ in known:
             other = self._stem(name)
             if not (stem.startswith(other) or other.startswith(stem)):
                 yield name

@@ -6,7 +6,7 @@
 ``prepare`` cleans each source into a file of its own and counts its words. ``train`` makes a WordPiece vocabulary of
 them, and trains a small BERT from random weights with :class:`truneg_fairseq.hf.TrueNegativeTrainer`; every option of
 truneg_fairseq.hf.TrueNegativeArguments and of transformers' TrainingArguments is a flag. Started again in the same
-folder, it continues.
+folder, it continues, or says that it is finished.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from truneg_fairseq.corpora.text import read_lines
+from truneg_fairseq.data.text import read_lines
 from truneg_fairseq.errors import TrueNegError, one_line_errors
 from truneg_fairseq.files import replacing_text
 from truneg_fairseq.options import option
@@ -34,9 +34,9 @@ with one_line_errors():  # where transformers is not installed
         TrainerCallback,
         TrainingArguments,
     )
-    from transformers.trainer_utils import get_last_checkpoint
 
     from truneg_fairseq.hf import DataCollatorForTrueNegatives, TrueNegativeArguments, TrueNegativeTrainer
+    from truneg_fairseq.hf.record import is_finished, newest_checkpoint
 
 SCRIPT = Path(__file__).resolve().parents[2] / "data-bin-scripts" / "train_wordpiece.py"
 MOST_WORDS, MOST_EPOCHS = 10_000_000, 10
@@ -127,6 +127,8 @@ def train(preset: Preset, true_negatives: TrueNegativeArguments, training: Train
         raise TrueNegError(f"{preset.text}: has no *.txt; expected the folder that `prepare` made")
     if training.num_train_epochs > MOST_EPOCHS:
         raise TrueNegError(f"--num_train_epochs {training.num_train_epochs:g}: the track allows {MOST_EPOCHS}")
+    if is_finished(output, training):
+        return
     output.mkdir(parents=True, exist_ok=True)
     tokenizer = tokenizer_of(files, output, preset.vocabulary)
     data = list(samples(files, tokenizer, preset.length))
@@ -155,8 +157,10 @@ def train(preset: Preset, true_negatives: TrueNegativeArguments, training: Train
         processing_class=tokenizer,
         callbacks=[WordsSeen(output, words * training.num_train_epochs, preset.million, tokenizer)],
     )
-    trainer.train(resume_from_checkpoint=get_last_checkpoint(output))
+    last = newest_checkpoint(output)
+    trainer.train(resume_from_checkpoint=None if last is None else str(last))
     trainer.save_model()
+    trainer.save_state()  # last: it says that all is there
     print(f"{output}: {words:,} words, {training.num_train_epochs:g} epochs")
 
 

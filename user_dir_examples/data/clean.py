@@ -14,6 +14,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -37,7 +38,7 @@ from datatrove.pipeline.writers.disk_base import DiskWriter
 from datatrove.utils.hashing import HashConfig
 from datatrove.utils.text import ngrams, simplify_text
 
-from truneg_fairseq.corpora.extract import find_files, read_documents, read_table
+from truneg_fairseq.data.text import read_lines, read_table
 from truneg_fairseq.errors import TrueNegError, one_line_errors
 from truneg_fairseq.files import (
     RECORD_NAME,
@@ -55,22 +56,22 @@ MINHASH = MinhashConfig(hash_config=HASHES)
 
 
 class TextReader(BaseReader):
-    """Documents of files, folders, patterns or addresses; a task reads every n-th file."""
+    """Documents of plain text, between blank lines, in files and folders of them; a task reads every n-th file."""
 
     name = "truneg_fairseq text"
 
-    def __init__(self, addresses: Sequence[str]) -> None:
+    def __init__(self, paths: Sequence[Path]) -> None:
         super().__init__()
-        self.files = [file for address in addresses for file, _ in find_files(str(address))]
+        self.files = [file for path in paths for file in (sorted(path.rglob("*.txt")) if path.is_dir() else [path])]
 
     def run(self, data: Iterable[Document] | None = None, rank: int = 0, world_size: int = 1) -> Iterator[Document]:
         yield from data or ()
         for file in self.files[rank::world_size]:
-            for number, lines in enumerate(read_documents(file)):
-                if text := "\n".join(line for line in map(str.strip, lines) if line):
-                    document = Document(text=text, id=f"{file}/{number}")
-                    self.update_doc_stats(document)
-                    yield document
+            groups = groupby(map(str.strip, read_lines(file)), bool)
+            for number, lines in enumerate(lines for has_text, lines in groups if has_text):
+                document = Document(text="\n".join(lines), id=f"{file}/{number}")
+                self.update_doc_stats(document)
+                yield document
 
 
 class TextWriter(DiskWriter):
@@ -90,7 +91,7 @@ class TextWriter(DiskWriter):
 def parse() -> argparse.Namespace:
     """The flags."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--text", nargs="+", required=True, help="files and folders, as for 'truneg data text'")
+    parser.add_argument("--text", type=Path, nargs="+", required=True, help="text files and folders of them")
     parser.add_argument("--output-dir", type=Path, required=True, help="folder to make")
     parser.add_argument("--evaluations", nargs="*", default=[], help="JSON, Parquet, tables with tabs, or text")
     parser.add_argument("--ngram", type=int, default=13, help="words in a row that show an evaluation's text")
@@ -108,7 +109,7 @@ def main() -> None:
     parts = output.with_name(f"{output.name}.parts")
     reader = TextReader(options.text)
     settings = {name: getattr(options, name) for name in ("evaluations", "ngram", "language")}
-    settings["text"] = {"train": [[*file] for address in options.text for file in find_files(address)]}
+    settings["text"] = {"train": [[str(file), file.stat().st_size] for file in reader.files]}
     if (parts / RECORD_NAME).exists():
         check_same(parts, read_record(parts)["settings"], settings)
     else:
@@ -130,7 +131,7 @@ def main() -> None:
     counts = run("rules", reader, *language, *rules, found, TextWriter(str(parts / "kept")))
     if not (parts / "kept").exists():
         raise TrueNegError(f"--text: no document is left; {parts}/logs/rules/stats.json says which rule they broke")
-    kept = TextReader([str(parts / "kept")])
+    kept = TextReader([parts / "kept"])
     run("signatures", kept, MinhashDedupSignature(str(parts / "signatures"), MINHASH))
     buckets = MinhashDedupBuckets(str(parts / "signatures"), str(parts / "pairs"), config=MINHASH)
     run("buckets", buckets, tasks=MINHASH.num_buckets)

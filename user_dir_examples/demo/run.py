@@ -51,9 +51,11 @@ def demo(options: DemoOptions) -> None:
     text, data, page = output / "text", output / "data-bin", output / "explained.html"
 
     print(
-        "\nWhich mistakes of a BERT are good answers? Each word was masked and predicted. In brackets: a mistake that"
+        "\nWhich mistakes of a BERT are good answers? Each word of eight sentences is masked and predicted."
+        "\nThe sentences were chosen because this model makes such mistakes in them. In brackets: a wrong"
+        "\nprediction that WordNet lists as a synonym, and the probability that people accept it (of all"
+        "\nsuch pairs they accept one in seven)."
     )
-    print("WordNet lists as a synonym, and the probability that people accept it (they accept one in seven).")
     common: list[str | Path] = [
         "explain",
         "--checkpoint",
@@ -67,7 +69,10 @@ def demo(options: DemoOptions) -> None:
     explained = run("false negatives", [TRUNEG, *common, "--json", "-"], kept=output / "explained.jsonl")
     print("\n".join(false_negatives(explained)))
 
-    print("\nHard correction (--criterion masked_lm_hc) leaves such losses out. The same training with and without it:")
+    print(
+        "\nHard correction (--criterion masked_lm_hc) gives such predictions no loss. The same training,"
+        "\nwithout and with it:"
+    )
     train, valid = text / "train.txt", text / "valid.txt"
     if not (train.exists() and valid.exists()):
         run("text", [sys.executable, HERE / "glosses.py", text, "verb", "12"])  # verbs alone: a fifth of the time
@@ -95,12 +100,14 @@ def demo(options: DemoOptions) -> None:
     ]
     run("measured", [TRUNEG, "evaluate", *measured])
 
-    print("\nOne seed and 30 updates say nothing. This repository's own study, five seeds of each method:")
-    run("study", [sys.executable, SUMMARY, "--table"])
+    print("\nOne seed and 30 updates show no effect. The repository's own study has five seeds of each method:")
+    run("study", [sys.executable, SUMMARY, "--terminal"])
     print(
-        f"\n{time.monotonic() - started:.0f} s. You saw which mistakes are false negatives, what leaving them out "
-        f"changes, and whether it helps.\nThe sentences in colour: {shown(page)}; everything is in {shown(output)}.\n"
-        "Next: README.md shows the two lines that switch it on in your own training."
+        "\nEach row is a difference to plain masked LM. 'better' and 'worse' are significant for all methods"
+        "\nof a column at once; a number alone may be chance; - was not measured. No method is better in"
+        "\nevery column. Intervals and explanations: docs/results.md."
+        f"\n\n{time.monotonic() - started:.0f} s. The sentences in colour: {shown(page)}."
+        "\nNext: README.md shows how to switch a method on in your own training."
     )
 
 

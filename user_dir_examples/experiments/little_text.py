@@ -23,9 +23,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from truneg_fairseq.corpora.text import read_lines
 from truneg_fairseq.corpus_counts import CorpusCounts, Counted, count_tokens
 from truneg_fairseq.data.indexed import read_tokens
+from truneg_fairseq.data.text import read_lines
 from truneg_fairseq.vocabulary import read_symbols
 
 MOST = 64  # words of the controls that know frequencies alone

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from train import parse, run
+from transformers import AutoModelForMaskedLM
 
 from truneg_fairseq.errors import TrueNegError, one_line_errors
+from truneg_fairseq.files import new_folder
 
 
 def main() -> None:
@@ -24,16 +26,18 @@ def main() -> None:
     except ImportError:
         raise TrueNegError("sentence_encoder.py: needs a package; run pip install sentence-transformers") from None
     arguments, true_negatives, training = parse(__doc__)
-    encoder: Any = SentenceTransformer(
-        arguments.model_name_or_path, device="cpu", trust_remote_code=arguments.trust_remote_code
-    )
-    trainer = run(arguments, true_negatives, training)
-    weights = trainer.accelerator.unwrap_model(trainer.model).base_model.state_dict()
-    missing, unexpected = encoder[0].auto_model.load_state_dict(weights, strict=False)
+    run(arguments, true_negatives, training)
+    folder = Path(training.output_dir) / "sentence_encoder"
+    if not training.should_save or folder.exists():
+        return
+    trust = {"trust_remote_code": arguments.trust_remote_code}
+    encoder: Any = SentenceTransformer(arguments.model_name_or_path, device="cpu", **trust)
+    trained = AutoModelForMaskedLM.from_pretrained(training.output_dir, **trust).base_model
+    missing, unexpected = encoder[0].auto_model.load_state_dict(trained.state_dict(), strict=False)
     # The pooler is not there in a masked LM, and not used in the mean of the tokens.
     assert not unexpected and all(name.startswith("pooler.") for name in missing), (missing, unexpected)
-    if trainer.is_world_process_zero():
-        encoder.save(str(Path(training.output_dir) / "sentence_encoder"))
+    with new_folder(folder) as made:
+        encoder.save(str(made))
 
 
 if __name__ == "__main__":

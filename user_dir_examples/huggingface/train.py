@@ -5,8 +5,9 @@
     python train.py --model_name_or_path DIR --dataset_name NAME --output_dir DIR --hc_weight 1
 
 Text files are plain text with a paragraph per line. Every option of transformers' TrainingArguments and of
-truneg_fairseq.hf.TrueNegativeArguments is a flag. Started again in the same folder, it continues from the last
-checkpoint. At the end it prints the held-out text's loss (in nats) and accuracy before and after.
+truneg_fairseq.hf.TrueNegativeArguments is a flag. Started again in the same folder, it continues from the newest whole
+checkpoint, or says that it is finished. At the end it prints the held-out text's loss (in nats) and accuracy before and
+after.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from truneg_fairseq.corpora.text import read_lines
+from truneg_fairseq.data.text import read_lines
 from truneg_fairseq.errors import TrueNegError, one_line_errors, reason, require
 from truneg_fairseq.options import option
 
 with one_line_errors():  # where transformers is not installed
     from truneg_fairseq.hf import DataCollatorForTrueNegatives, TrueNegativeArguments, TrueNegativeTrainer
-    from truneg_fairseq.hf.record import read_record
+    from truneg_fairseq.hf.record import is_finished, newest_checkpoint, read_record, state_of
 
 PARAGRAPHS = 1000
 
@@ -63,7 +64,7 @@ def texts(arguments: ScriptArguments, split: str) -> Iterator[str]:
             found = f"--{split}_file {name}: cannot be read ({reason(error)})"
             raise TrueNegError(f"{found}; expected UTF-8 text") from None
     if arguments.dataset_name is not None:
-        require("datasets", extra="corpora")
+        require("datasets")
         from datasets import load_dataset
 
         data = load_dataset(arguments.dataset_name, arguments.dataset_config_name, split=split)
@@ -126,18 +127,14 @@ def start_as_identity(model: Any, missing: Iterable[str]) -> None:
 
 def last_checkpoint(folder: str) -> str | None:
     """Where a run in this folder continues; None where it is new."""
-    from transformers.trainer_utils import get_last_checkpoint
-
-    if not Path(folder).is_dir():
-        return None
-    last = get_last_checkpoint(folder)
-    if last is None and (Path(folder) / "trainer_state.json").exists():
+    last = newest_checkpoint(Path(folder))
+    if last is None and state_of(Path(folder)):
         raise TrueNegError(
             f"--output_dir {folder}: holds a training without a checkpoint to continue from; expected a new folder"
         )
     if last is not None:
-        logger.warning("--output_dir %s: continues from %s", folder, Path(last).name)
-    return last
+        logger.warning("--output_dir %s: continues from %s", folder, last.name)
+    return None if last is None else str(last)
 
 
 def with_base_of(arguments: ScriptArguments, last: str | None) -> ScriptArguments:
@@ -151,10 +148,15 @@ def with_base_of(arguments: ScriptArguments, last: str | None) -> ScriptArgument
     return replace(arguments, model_name_or_path=last, config_name=None, tokenizer_name=None)
 
 
-def run(arguments: ScriptArguments, true_negatives: TrueNegativeArguments, training: Any) -> TrueNegativeTrainer:
-    """Trains, evaluates and saves."""
+def run(arguments: ScriptArguments, true_negatives: TrueNegativeArguments, training: Any) -> None:
+    """Trains, evaluates and saves; changes nothing where that is done."""
+    from transformers import set_seed
+
+    if not training.resume_from_checkpoint and is_finished(Path(training.output_dir), training):
+        return
     last = training.resume_from_checkpoint or last_checkpoint(training.output_dir)
     arguments = with_base_of(arguments, last)
+    set_seed(training.seed)  # before a model has random weights
     model, tokenizer = load(arguments)
     length, shortest = arguments.max_seq_length, tokenizer.num_special_tokens_to_add() + 1
     if length < shortest:
@@ -187,7 +189,6 @@ def run(arguments: ScriptArguments, true_negatives: TrueNegativeArguments, train
     before = trainer.evaluate()
     result = trainer.train(resume_from_checkpoint=last)
     trainer.save_model()
-    trainer.save_state()
     if trainer.state.global_step > (int(Path(last).name.rpartition("-")[2]) if last else 0):
         trainer.save_metrics("train", result.metrics)
     metrics = trainer.evaluate()
@@ -205,7 +206,7 @@ def run(arguments: ScriptArguments, true_negatives: TrueNegativeArguments, train
         since = f" since {Path(last).name}" if last and last == arguments.model_name_or_path else ""
         change = f"loss {loss[0]:.3f} -> {loss[1]:.3f} nats, accuracy {accuracy[0]:.1f} -> {accuracy[1]:.1f} %"
         print(f"held-out text{since}: {change}")
-    return trainer
+    trainer.save_state()  # last: it says that all is there
 
 
 def parse(description: str | None) -> tuple[ScriptArguments, TrueNegativeArguments, Any]:

@@ -19,6 +19,8 @@ import torch
 from torch import Tensor, nn
 
 from truneg_fairseq import TrueNegativeLoss
+from truneg_fairseq.data.text import read_lines
+from truneg_fairseq.errors import one_line_errors
 from truneg_fairseq.vocabulary import read_symbols
 
 LENGTH, BATCH, WIDTH = 32, 16, 64  # words of an example, examples of an update, size of the hidden states
@@ -46,7 +48,7 @@ class MaskedLM(nn.Module):
 
 def read_words(text: Path, folder: Path, rarest: int = 2) -> tuple[Tensor, list[str]]:
     """The text as token ids, int64, shape (T,), and the symbols; writes the dictionary in fairseq's format."""
-    words = re.findall(r"\w+|[^\w\s]", text.read_text(encoding="utf-8").lower())
+    words = re.findall(r"\w+|[^\w\s]", "\n".join(read_lines(text)).lower())
     counts = [(word, count) for word, count in Counter(words).most_common() if count >= rarest]
     dictionary = folder / "dict.txt"
     dictionary.write_text("".join(f"{word} {count}\n" for word, count in counts), encoding="utf-8")
@@ -109,4 +111,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with one_line_errors():
+        main()

@@ -1,7 +1,7 @@
 #!/bin/bash
 # An arm of the comparison on Multi30k (docs/results/plan.md): multi30k.sh PAIRS ARM SEED OUTPUT [OPTIONS of fairseq-train]
 # PAIRS is what prepare.sh made, in 4,000 pieces, of https://github.com/multi30k/dataset, data/task1/raw: train, val as valid,
-# test_2016_flickr as test, test_2017_flickr as test1; with synonyms.npz and corpus_counts.npz (docs/start/translation.md). The published arm gaussian ran at commit f79ecf0. OUTPUT gets scores.SET.json.
+# test_2016_flickr as test, test_2017_flickr as test1; with synonyms.npz and corpus_counts.npz (docs/start/translation.md). The published arm gaussian ran at commit f79ecf053f9e7a5d7e9120660234414dbfbdbb78. OUTPUT gets scores.SET.json.
 set -euo pipefail
 pairs=$1 arm=$2 seed=$3 output=$4
 smoothed=(--criterion label_smoothed_true_neg) synonyms=(--synonym-targets 0.1)
