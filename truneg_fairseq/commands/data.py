@@ -167,7 +167,7 @@ def check_installation() -> Iterator[tuple[bool, str]]:
     has_fairseq = versions["fairseq-fixed"] is not None
     for name, number in versions.items():
         if number is None and not has_fairseq and name in _WITH_FAIRSEQ:
-            yield True, f"{name} is not installed: needed for training with fairseq (README: Installation)"
+            yield True, f"{name} is not installed: needed for training with fairseq (README: Install)"
         elif name == "torch" and number is not None:
             yield _try(name, check_torch)
         else:

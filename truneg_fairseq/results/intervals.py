@@ -130,8 +130,8 @@ def seed_interval(differences: Floats, *, confidence: float = CONFIDENCE) -> Int
     The mean -/+ sqrt(t_S^2 V_S + t_N^2 V_N), with the variances of the mean over S seeds and over N items, each t with
     its own degrees of freedom: it holds the truth at least as often as stated (Banerjee, Sankhya 22, 1960). One t as of
     Welch and Satterthwaite does not: two seeds that happen to agree make it trust the items alone. The
-    seed-by-item interaction counts twice: conservative. The differences have the shape (S,) or (S, N); those of a single seed have an
-    interval over the items alone, or None.
+    seed-by-item interaction counts twice: conservative. The differences have the shape (S,) or (S, N); those of a
+    single seed have an interval over the items alone, or None.
     """
     if len(differences) < 2 and differences.size < 2:
         return None

