@@ -29,9 +29,9 @@ SYNONYMS, WIDTH = 8, 128  # of each word; of the embeddings that measure how nea
 OBJECTIVES: dict[str, dict[str, Any]] = {
     "every weight 0": {},
     "hard correction": {"hc_weight": 1.0},
-    "uniform": {"uniform_targets": 0.1},
-    "synonym": {"synonym_targets": 0.1},
-    "nearest": {"nearest_targets": 0.1},
+    "uniform": {"soft_targets": "uniform=0.1"},
+    "synonym": {"soft_targets": "table=0.1"},
+    "nearest": {"soft_targets": "embedding=0.1"},
 }
 
 
@@ -67,7 +67,7 @@ def contenders(dictionary: Path, embeddings: Tensor) -> dict[str, Callable[[Tens
         if not options:
             found[name] = TrueNegativeLoss()
             continue
-        table = str(dictionary.with_name("synonyms.npz")) if {"hc_weight", "synonym_targets"} & options.keys() else None
+        table = str(dictionary.with_name("synonyms.npz")) if "hc_weight" in options or "table" in str(options) else None
         loss_fn = TrueNegativeLoss.for_dictionary(dictionary, tokenization="words", synonym_table=table, **options)
         loss_fn = loss_fn.to(embeddings.device)
         found[name] = lambda logits, labels, loss_fn=loss_fn: loss_fn(logits, labels, embeddings=embeddings)

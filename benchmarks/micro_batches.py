@@ -31,7 +31,7 @@ ELECTRA += ["--criterion", "electra"]
 VARIANTS: dict[str, tuple[str, ...]] = {
     "masked LM alone": (*BERT,),
     "SR-word": (*BERT, "--sr-word-weight", "1"),
-    "synonym smoothing": (*BERT, "--synonym-targets", "0.1"),
+    "synonym smoothing": (*BERT, "--soft-targets", "table=0.1"),
     "SR-sent": (*BERT, "--sr-sent-weight", "1"),
     "ELECTRA": (*ELECTRA,),
 }

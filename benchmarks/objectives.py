@@ -53,15 +53,15 @@ FALSE_NEGATIVES: dict[str, tuple[str, ...]] = {
     "embedding": (*HC, "--hc-detector", "embedding"),
     "table+embedding": (*HC, "--hc-detector", "table+embedding"),
     "context": (*HC, "--hc-detector", "context"),
-    "uniform smoothing": ("--uniform-targets", "0.1"),
-    "synonym smoothing": ("--synonym-targets", "0.1"),
+    "uniform smoothing": ("--soft-targets", "uniform=0.1"),
+    "synonym smoothing": ("--soft-targets", "table=0.1"),
 }
 GENERATION_OBJECTIVES: dict[str, tuple[str, ...]] = {
     "no share": (),
     "HC": HC,
     "SR-word": ("--sr-word-weight", "1"),
-    "synonyms": ("--synonym-targets", "0.1", "--synonym-shape", "uniform"),
-    "corpus": ("--corpus-targets", "0.1"),
+    "synonyms": ("--soft-targets", "table:flat=0.1"),
+    "corpus": ("--soft-targets", "corpus=0.1"),
 }
 VARIANTS = {"objectives": OBJECTIVES, "false-negatives": FALSE_NEGATIVES}
 

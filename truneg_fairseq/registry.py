@@ -14,7 +14,7 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -90,6 +90,12 @@ class Registry:
         for path in [module, *sorted(path for path in beside if path.is_file())]:
             found.update(f"{path.name}\0{file_digest(path)}\0".encode())
         return found.hexdigest()
+
+
+def digests(names: Iterable[str]) -> dict[str, str]:
+    """Of the sources of alternatives and regularizers of these names that are a user's."""
+    found = {name: ALTERNATIVES.digest(name) or TERMS.digest(name) for name in names}
+    return {name: digest for name, digest in found.items() if digest is not None}
 
 
 def _place(kind: type) -> str:

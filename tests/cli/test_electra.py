@@ -29,7 +29,7 @@ import truneg_fairseq
 # Small models are near to nothing: with threshold 0 every mistake is corrected.
 EVERYTHING = (
     *("--hc-weight", 1, "--hc-detector", "embedding+context", "--hc-threshold", 0),
-    *("--sr-word-weight", 1, "--sr-sent-weight", 1, "--softmax-temperature", 1.5, "--synonym-targets", "0.1"),
+    *("--sr-word-weight", 1, "--sr-sent-weight", 1, "--softmax-temperature", 1.5, "--soft-targets", "table=0.1"),
     *("--discriminator-false-negatives", "ignore", "--tokenization", "wordpiece"),
 )
 RATES = (

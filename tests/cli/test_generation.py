@@ -28,7 +28,7 @@ from truneg_fairseq.data.indexed import read_tokens
 from truneg_fairseq.vocabulary import read_symbols
 
 CRITERION = ("--criterion", "label_smoothed_true_neg", "--label-smoothing", 0.1)
-CORPUS = (*CRITERION, "--corpus-targets", 0.2)
+CORPUS = (*CRITERION, "--soft-targets", "corpus=0.2")
 SMALL = [
     part
     for side in ("encoder", "decoder")

@@ -234,8 +234,8 @@ def test_weights_move_to_a_dictionary_in_another_order(checkpoint: Path, data: P
     ("name", "options", "tag"),
     [
         ("masked_lm", {}, False),
-        ("masked_lm_true_neg", {"uniform_targets": 0.1, "sr_word_weight": 0.0}, False),
-        ("masked_lm_hc", {"hc_weight": 1.0, "uniform_targets": 0.0}, True),
+        ("masked_lm_true_neg", {"soft_targets": "uniform=0.1", "sr_word_weight": 0.0}, False),
+        ("masked_lm_hc", {"hc_weight": 1.0, "soft_targets": None}, True),
         ("electra", {"sr_word_weight": 0.5}, True),
     ],
 )

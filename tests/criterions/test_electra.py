@@ -186,9 +186,9 @@ def test_samples_of_half_precision_have_the_probabilities_of_its_logits(monkeypa
         ("--sr-sent-weight", 1, "--discriminator-false-negatives", "relabel"),
         (
             *("--hc-weight", 1, "--hc-detector", "table+embedding+context"),
-            *("--discriminator-false-negatives", "ignore", "--synonym-targets", "0.1", "--sr-sent-weight", 1),
+            *("--discriminator-false-negatives", "ignore", "--soft-targets", "table=0.1", "--sr-sent-weight", 1),
         ),
-        ("--uniform-targets", "0.1", "--hc-weight", 0.5),
+        ("--soft-targets", "uniform=0.1", "--hc-weight", 0.5),
     ],
 )
 def test_no_step_waits_for_the_device(data_bin, tmp_path, options):

@@ -48,7 +48,7 @@ def one_batch(data, *flags, size=4):
 )
 def test_without_alternatives_it_is_stock_to_the_bit(data, flags, monkeypatch):
     monkeypatch.chdir(data)
-    model, ours, sample = one_batch(data, *OURS, *flags, "--synonym-targets", 0)
+    model, ours, sample = one_batch(data, *OURS, *flags, "--soft-targets", "table=0")
     _, stock, _ = one_batch(data, *SMOOTHED, *(flags[:3] if "--synonym-table" in flags else flags))
     found, expected = (loss_and_gradients(model, criterion, sample) for criterion in (ours, stock))
     torch.testing.assert_close((found[0], found[3]), (expected[0], expected[3]), rtol=0, atol=0)
@@ -63,11 +63,11 @@ def whole_words(row):
     return [not here and not (place and unfinished[place - 1]) for place, here in enumerate(unfinished)]
 
 
-@pytest.mark.parametrize("shape", ["uniform", "cosine"])
-def test_the_loss_is_the_formula(data, shape):
+@pytest.mark.parametrize("source", ["table:flat", "table"])
+def test_the_loss_is_the_formula(data, source):
     """Over every target token, in fp64, from the definitions."""
     eps, share, prefix = 0.1, 0.3, 1
-    smoothing = ("--synonym-targets", share, "--synonym-shape", shape)
+    smoothing = ("--soft-targets", f"{source}={share}")
     flags = ("--label-smoothing", eps, "--ignore-prefix-size", prefix, "--hc-weight", 0.5)
     model, criterion, sample = one_batch(data, *OURS, *smoothing, *flags, size=24)
     dictionary = Vocabulary.from_symbols(read_symbols(data / "dict.en.txt")).symbols
@@ -84,7 +84,7 @@ def test_the_loss_is_the_formula(data, shape):
             q[target[place]] = 1 - eps
             others = [other for gold, other in PAIRS if whole and gold == tokens[place]]
             weights = dict.fromkeys(others, 1.0)
-            if shape == "cosine":
+            if source == "table":
                 pairs = {s: (vectors[target[place]], vectors[dictionary.index(s)]) for s in others}
                 cosines = {s: float(F.cosine_similarity(*pair, dim=0)) for s, pair in pairs.items()}
                 weights = {s: math.exp(cosine / 0.1) for s, cosine in cosines.items() if cosine >= 0.3}
@@ -113,8 +113,8 @@ def test_untied_embeddings_are_refused_by_the_word_distance(data):
     "flags",
     [
         ("--label-smoothing", 0.1, "--hc-weight", 1, "--sr-word-weight", 1),
-        ("--synonym-targets", "0.1", "--synonym-shape", "uniform", "--corpus-targets", 0.1),
-        ("--synonym-targets", "0.1", "--synonym-shape", "cosine", "--loss-truncation", 0.1),
+        ("--soft-targets", "table:flat=0.1,corpus=0.1"),
+        ("--soft-targets", "table=0.1", "--loss-truncation", 0.1),
     ],
 )
 def test_no_step_waits_for_the_device(data, flags):
@@ -130,7 +130,7 @@ def test_no_step_waits_for_the_device(data, flags):
 
 
 def test_soft_targets_by_cosine_in_half_precision(data):
-    flags = ("--synonym-targets", "0.1", "--synonym-shape", "cosine", "--dropout", 0)
+    flags = ("--soft-targets", "table=0.1", "--dropout", 0)
     assert_close_to_fp32(lambda: one_batch(data, *OURS, *flags), torch.float16)
 
 

@@ -34,9 +34,9 @@ from support.trainings import (
 
 import truneg_fairseq
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.objectives.false_negatives import contains_pairs
 from truneg_fairseq.trainer.stopping import EXIT_DIVERGED
 from truneg_fairseq.trainer.trainer import PluginTrainer
+from truneg_fairseq.vocabulary import read_symbols
 
 WORDPIECE = ("--tokenization", "wordpiece")
 NO_DROPOUT = ("--dropout", 0, "--attention-dropout", 0)
@@ -46,7 +46,7 @@ OFF = [
     "masked_lm_hc --synonym-table empty.npz --tokenization wordpiece",
     "masked_lm_sr_word --sr-word-weight 0",
     "masked_lm_sr_sent --sr-sent-weight 0",
-    "masked_lm_true_neg --uniform-targets 0 --corpus-targets 0 --nearest-targets 0",  # counts: there are none
+    "masked_lm_true_neg --soft-targets uniform=0,corpus=0,embedding=0",  # counts: there are none
 ]
 
 
@@ -99,7 +99,7 @@ OBJECTIVES = {
         *(*TRUE_NEG, "--hc-weight", 1, "--hc-detector", "embedding+context", "--hc-threshold", 0),
         *("--hc-acceptance-model", "embedding_context.json"),
     ),
-    "synonym_targets": (*TRUE_NEG, "--synonym-targets", "0.1", *WORDPIECE),
+    "soft_targets": (*TRUE_NEG, "--soft-targets", "table=0.1", *WORDPIECE),
 }
 
 
@@ -154,8 +154,8 @@ def test_hard_correction_in_a_sequence(data_bin, tmp_path):
 
 
 PASSES = [
-    (("--uniform-targets", "0.1"), 1, 1),
-    (("--synonym-targets", "0.1", *WORDPIECE), 1, 1),
+    (("--soft-targets", "uniform=0.1"), 1, 1),
+    (("--soft-targets", "table=0.1", *WORDPIECE), 1, 1),
     (("--hc-weight", 1, "--hc-detector", "table+embedding"), 1, 1),
     (("--hc-weight", 1, "--hc-detector", "context"), 3, 1),
     (("--sr-sent-weight", 1), 3, 1),
@@ -228,7 +228,7 @@ def test_antonyms_other_forms_and_numbers_are_never_excused(data_bin, tmp_path):
     def allowed(pair: str) -> list[bool]:
         """Of a pair in both directions."""
         ids = torch.tensor([task.source_dictionary.index(word) for word in pair.split(":")])
-        return (made.eligible[ids].all() & ~contains_pairs(made.blocked, ids, ids.flip(0))).tolist()
+        return (made.eligible[ids].all() & ~made.blocked.contains(ids, ids.flip(0))).tolist()
 
     for pair in "big:little large:small walk:walked start:stop seven:primary the:big big:, ##s:big".split():
         assert allowed(pair) == [False, False], pair
@@ -241,10 +241,10 @@ def test_antonyms_other_forms_and_numbers_are_never_excused(data_bin, tmp_path):
 
 @pytest.mark.parametrize("precision", ["half", "bfloat16"])
 def test_every_table_stays_an_integer_when_the_trainer_halves_the_criterion(precision, data_bin):
-    flags = ("--hc-detector", "table+embedding", "--synonym-targets", "0.1", *WORDPIECE)
+    flags = ("--hc-detector", "table+embedding", "--soft-targets", "table=0.1", *WORDPIECE)
     *_, criterion = build(data_bin, *TRUE_NEG, "--hc-weight", 1, *flags)
     getattr(criterion, precision)()
-    assert {buffer.dtype for buffer in criterion.buffers()} == {torch.int64, torch.int32, torch.bool}
+    assert {buffer.dtype for buffer in criterion.buffers()} == {torch.int32, torch.bool, torch.float32}
     assert not criterion.state_dict()
 
 
@@ -279,14 +279,14 @@ def test_nan_is_explained_in_one_line(what, message, data_bin, tmp_path, capsys)
     assert re.search(message, line)
 
 
-CORPUS_AND_NEAREST = ("--corpus-targets", 0.2, "--nearest-targets", 0.1)
+CORPUS_AND_NEAREST = ("--soft-targets", "corpus=0.2,embedding=0.1")
 
 
 def test_a_training_reads_the_counts_beside_its_data(binarized, tmp_path):
     data = shutil.copytree(binarized, tmp_path / "data-bin")
     run_command(truneg("data", "counts", "--data", data))
     *_, criterion = build(data, *TRUE_NEG, *CORPUS_AND_NEAREST)
-    assert criterion.objective.corpus is not None
+    assert len(criterion.objective.sources[0].counts.words) == len(read_symbols(data))
     assert not criterion.state_dict()
 
 
@@ -302,7 +302,7 @@ def taught_by(binarized, tmp_path_factory):
 def test_a_teacher_reads_the_masked_sentence(binarized, taught_by):
     from fairseq.checkpoint_utils import load_model_ensemble
 
-    flags = ("--teacher-targets", 0.3, *taught_by)
+    flags = ("--soft-targets", "teacher=0.3", *taught_by)
     _, task, model, criterion = build(binarized, *TRUE_NEG, *flags)
     before = torch.get_rng_state()
     (teacher,) = load_model_ensemble([str(taught_by[1])], {"data": str(binarized)})[0]
@@ -327,18 +327,18 @@ def test_a_teacher_of_another_dictionary_is_refused(binarized, taught_by, tmp_pa
     first, second, *rest = (other / "dict.txt").read_text().splitlines(keepends=True)
     (other / "dict.txt").write_text("".join((second, first, *rest)))
     with pytest.raises(SystemExit, match=r"other: was made with a vocabulary of .*, the checkpoint is of"):
-        build(other, *TRUE_NEG, "--teacher-targets", 0.3, *taught_by)
+        build(other, *TRUE_NEG, "--soft-targets", "teacher=0.3", *taught_by)
 
 
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (("--teacher-targets", 0.1), r"--teacher-targets 0\.1: expected --teacher"),
-        (("--teacher-targets", 0.1, "--teacher", "none.pt"), r"none\.pt: no such file"),
+        (("--soft-targets", "teacher=0.1"), r"--soft-targets teacher: expected --teacher"),
+        (("--soft-targets", "teacher=0.1", "--teacher", "none.pt"), r"none\.pt: no such file"),
         (CORPUS_AND_NEAREST, r"data-bin/corpus_counts\.npz: no such file; expected .* 'truneg data counts"),
         (
-            ("--uniform-targets", 0.8, *CORPUS_AND_NEAREST),
-            r"--corpus-targets 0\.2, --uniform-targets 0\.8, .*: the shares are more than the whole",
+            ("--soft-targets", "uniform=0.8,corpus=0.2,embedding=0.1"),
+            r"--soft-targets uniform=0\.8,corpus=0\.2,embedding=0\.1: the shares are more than the whole",
         ),
     ],
 )

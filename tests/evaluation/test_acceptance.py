@@ -26,12 +26,10 @@ from truneg_fairseq.evaluation.acceptance import (
 )
 from truneg_fairseq.evaluation.people import is_conceivable, read_people
 from truneg_fairseq.evaluation.scorer import DataTokens
-from truneg_fairseq.objectives.false_negatives import (
-    AcceptanceModel,
-    acceptance_model,
-    context_cosine,
-    embedding_cosine,
-)
+from truneg_fairseq.objectives import TrueNegativeOptions
+from truneg_fairseq.objectives.false_negatives import AcceptanceModel, acceptance_model, context_cosine
+from truneg_fairseq.objectives.soft_targets import embedding_cosine
+from truneg_fairseq.registry import ALTERNATIVES
 from truneg_fairseq.synonyms import SynonymTable
 
 truneg_fairseq.register()
@@ -99,9 +97,10 @@ def test_rankings_against_scikit_learn(pairs):
 
 @pytest.mark.parametrize("name", ["bert", "roberta", "electra"])
 def test_scores_one_by_one(folder, checkpoints, pairs, table, name):
-    model = opened(checkpoints[name], folder / "data-bin")[0]
-    wanted = ("table", "embedding", "context")
-    found = scores(pairs, wanted, scorer=model, table=SynonymTable.load(table))
+    model, tokens = opened(checkpoints[name], folder / "data-bin")
+    setting = tokens.setting(TrueNegativeOptions(synonym_table=str(table)))
+    sources = {each: ALTERNATIVES.look_up(each, "")(setting) for each in ("table", "embedding", "context")}
+    found = scores(pairs, sources, model)
     for index in range(0, len(pairs), 3):
         place = pairs.places[pairs.target[index]]
         gold, candidate = int(pairs.gold[index]), int(pairs.candidate[index])
@@ -169,7 +168,7 @@ def test_model_files(tmp_path):
         packaged = acceptance_model(features)
         assert packaged.coefficients.keys() == set(features)
         assert packaged.provenance["sha256"]
-    with pytest.raises(TrueNegError, match=r"table_context\.json: no such file; expected an acceptance model"):
+    with pytest.raises(TrueNegError, match=r"table\+context: the package has no regression of these together"):
         acceptance_model({"table", "context"})
 
 

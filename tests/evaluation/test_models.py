@@ -15,7 +15,6 @@ import sys
 import weakref
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from support.commands import WORDS, command_environment
@@ -356,7 +355,7 @@ def test_electras_folder_has_a_generator_that_predicts_and_a_discriminator_that_
         states = both.discriminator.electra(given).last_hidden_state[0, 2]
     ((_, row),) = scorer.log_probabilities([Query(ids, 2)])
     assert torch.allclose(row[0], expected, atol=1e-5)
-    assert torch.allclose(scorer.states(Query(ids, 2), np.array([6]))[-1, 0], states, atol=1e-5)
+    assert torch.allclose(scorer.layers(given, torch.tensor([len(ids)]), given)[-1][0, 2], states, atol=1e-5)
 
 
 def test_names_and_seeds_are_those_of_the_paths(tmp_path):

@@ -67,7 +67,7 @@ updates: 6
 seeds: 2
 arms:
   baseline: {}
-  same: {options: {uniform-targets: 0}}
+  same: {options: {soft-targets: uniform=0}}
 evaluations:
   held-out: {files: valid, batch-size: 7}
   lexsub: ${paths.judgements}
@@ -200,8 +200,8 @@ def test_an_experiment_from_a_kill_to_its_tables_and_beyond(folder, tmp_path, st
         ("updates=7", r"baseline/seed-1/train: has a run with updates 6, expected 7;"),
         ("training.weight-decay=0.1", r"has a run with --weight-decay None, expected 0.1;"),
         (
-            "arms.same.options.uniform-targets=0.1",
-            r"same/seed-1/train: has a run with --uniform-targets 0, expected 0.1;",
+            "arms.same.options.soft-targets=uniform=0.1",
+            r"same/seed-1/train: has a run with --soft-targets uniform=0, expected uniform=0.1;",
         ),
     ]:
         with pytest.raises(SystemExit, match=line) as refused:
@@ -518,7 +518,7 @@ def test_files_in_options_are_relative_to_the_command_and_compared_by_content(fo
     """Counts beside the data, which no option names, too."""
     data = shutil.copytree(folder / "data-bin", tmp_path / "data")
     monkeypatch.chdir(tmp_path)
-    Path("file.yaml").write_text(FILE.replace("baseline: {}", "baseline: {options: {corpus-targets: 0.1}}"))
+    Path("file.yaml").write_text(FILE.replace("baseline: {}", "baseline: {options: {soft-targets: corpus=0.1}}"))
     values = [f"paths.data={data}", f"paths.judgements={folder / 'swords.json.gz'}"]
     values += ["training.hc-detector=embedding", "training.hc-acceptance-model=fitted.json"]
     settings = []

@@ -34,12 +34,12 @@ OBJECTIVES: dict[str, dict[str, Any]] = {
     "sr-sent": {"sr_sent_weight": 1.0},
     "temperature": {"hc_weight": 1.0, "softmax_temperature": 1.5},
     "truncation": {"loss_truncation": 0.1},
-    "uniform": {"uniform_targets": 0.1},
-    "synonym": {"synonym_targets": 0.1},
-    "corpus": {"corpus_targets": 0.1},
-    "nearest": {"nearest_targets": 0.1},
-    "corpus and nearest": {"corpus_targets": 0.1, "nearest_targets": 0.1},
-    "all": {"hc_weight": 1.0, "sr_word_weight": 0.5, "sr_sent_weight": 2.0, "uniform_targets": 0.05},
+    "uniform": {"soft_targets": "uniform=0.1"},
+    "synonym": {"soft_targets": "table=0.1"},
+    "corpus": {"soft_targets": "corpus=0.1"},
+    "nearest": {"soft_targets": "embedding=0.1"},
+    "corpus and nearest": {"soft_targets": "corpus=0.1,embedding=0.1"},
+    "all": {"hc_weight": 1.0, "sr_word_weight": 0.5, "sr_sent_weight": 2.0, "soft_targets": "uniform=0.05"},
 }
 OF_ELECTRA = {
     "ignore": {"hc_weight": 1.0, "discriminator_false_negatives": "ignore"},
@@ -80,9 +80,9 @@ def flags(options: dict[str, Any]) -> list[str]:
 
 def files(options: dict[str, Any], *, synonyms: bool = True) -> dict[str, str]:
     """The files that an objective reads."""
-    needed = {"hc_weight", "synonym_targets", "discriminator_false_negatives"} & options.keys()
-    table = {"synonym_table": str(TABLE)} if needed and synonyms else {}
-    return {**table, **({"corpus_counts": str(COUNTS)} if "corpus_targets" in options else {})}
+    needed, soft = {"hc_weight", "discriminator_false_negatives"} & options.keys(), options.get("soft_targets", "")
+    table = {"synonym_table": str(TABLE)} if (needed or "table" in soft) and synonyms else {}
+    return {**table, **({"corpus_counts": str(COUNTS)} if "corpus" in soft else {})}
 
 
 def in_fairseq(front_end: str, options: dict[str, Any]) -> dict[str, float]:
@@ -93,8 +93,9 @@ def in_fairseq(front_end: str, options: dict[str, Any]) -> dict[str, float]:
     import truneg_fairseq
 
     truneg_fairseq.register()
-    if front_end == "label_smoothed" and "uniform_targets" in options:
-        options = {"label_smoothing": options["uniform_targets"]}
+    if front_end == "label_smoothed":  # whose own options say the same
+        own = {"uniform=0.1": {"label_smoothing": 0.1}, "table=0.1": {"soft_targets": "table:flat=0.1"}}
+        options = own.get(options.get("soft_targets", ""), options)
     words = [str(DATA), *COMMON, *FRONT_ENDS[front_end], *flags({**options, **files(options)})]
     config = convert_namespace_to_omegaconf(
         fairseq_options.parse_args_and_arch(fairseq_options.get_training_parser(), words)
@@ -159,7 +160,7 @@ def in_transformers(front_end: str, options: dict[str, Any]) -> dict[str, float]
     }
     torch.manual_seed(2)
     given: dict[str, Any] = {**options, **files(options)}
-    if "corpus_targets" in options:
+    if "corpus_counts" in given:
         given["corpus_counts"] = str(HERE / "hf_counts.npz")
     if "synonym_table" in given:
         given["synonym_table"] = str(HERE / "hf_half.npz")

@@ -70,7 +70,7 @@ def test_fairseq_validate(data_bin, tmp_path):
 def test_generation_trains(precision, data_bin, tmp_path):
     decoder = "--arch transformer_lm --decoder-layers 1 --decoder-embed-dim 32 --decoder-attention-heads 2".split()
     decoder += ["--share-decoder-input-output-embed", "--decoder-ffn-embed-dim", "32"]
-    shares = ("--label-smoothing", 0.1, "--synonym-targets", "0.1", "--synonym-shape", "uniform")
+    shares = ("--label-smoothing", 0.1, "--soft-targets", "table:flat=0.1")
     ours = ("--criterion", "label_smoothed_true_neg", "--hc-weight", 1, "--sr-word-weight", 1, *shares)
     adam = "--optimizer adam --lr 0.001 --tokens-per-sample 24 --batch-size 4 --log-format json --num-workers 0".split()
     options = ("--user-dir", PLUGIN, "--task", "language_modeling", *decoder, *ours, *adam, *precision)
@@ -210,7 +210,7 @@ ELECTRA = (
     *("--num-workers", 0, "--distributed-world-size", 1, "--seed", 1),
 )
 OBJECTIVES = ("--hc-weight", 1, "--sr-word-weight", 1, "--sr-sent-weight", 1)
-SHARES = ("--uniform-targets", "0.1", "--corpus-targets", 0.1, "--nearest-targets", 0.1)
+SHARES = ("--soft-targets", "uniform=0.1,corpus=0.1,embedding=0.1")
 
 
 def losses(data: Path, *arguments: object, bf16: bool, micro_batches: int) -> tuple[list[float], int]:

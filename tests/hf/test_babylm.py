@@ -45,7 +45,7 @@ def test_each_source_is_a_clean_file(text):
 @pytest.mark.slow
 def test_checkpoints_by_words_seen_load_without_the_package(text, tmp_path, main):
     out = tmp_path / "out"
-    options = [*SMALL, "--num_train_epochs", 2, "--per_device_train_batch_size", 2, "--uniform_targets", 0.1]
+    options = [*SMALL, "--num_train_epochs", 2, "--per_device_train_batch_size", 2, "--soft_targets", "uniform=0.1"]
     main("train", text, "--output_dir", out, *options)
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     main("train", text, "--output_dir", out, *options)  # it is finished

@@ -43,7 +43,7 @@ def test_an_update_without_masked_tokens_trains_the_discriminator_alone(tmp_path
         {},
         {"sr_word_weight": 0.5, "sr_sent_weight": 2.0},
         {"discriminator_false_negatives": "relabel", "discriminator_weight": 10.0},
-        {"nearest_targets": 0.3},
+        {"soft_targets": "embedding=0.3"},
         {"hc_detector": "table+embedding+context", "hc_threshold": 0.0, "discriminator_false_negatives": "ignore"},
     ],
     ids=lambda options: "+".join(options) or "hc",

@@ -125,7 +125,9 @@ def test_the_same_command_with_random_weights_is_the_same_model(tmp_path, model,
     """Whatever was drawn before in this process; the arms begin with the same weights."""
     for name in ("first", "again"):
         run_here("--config_name", model, "--output_dir", tmp_path / name, "--max_steps", 2)
-    run_here("--config_name", model, "--output_dir", tmp_path / "arm", "--uniform_targets", 0.1, "--learning_rate", 0)
+    run_here(
+        "--config_name", model, "--output_dir", tmp_path / "arm", "--soft_targets", "uniform=0.1", "--learning_rate", 0
+    )
     run_here("--config_name", model, "--output_dir", tmp_path / "other", "--seed", 7, "--learning_rate", 0)
     first, again, arm, other = (
         load_file(tmp_path / name / "model.safetensors") for name in ("first", "again", "arm", "other")
@@ -192,7 +194,7 @@ def test_code_of_a_model_runs_only_where_it_is_trusted(tmp_path, model, run_here
     )
     with pytest.raises(SystemExit, match=r"model: cannot be loaded \(its own code, which --trust_remote_code runs\)"):
         run_here("--model_name_or_path", model)
-    options = TrueNegativeArguments(teacher_targets=0.3, teacher=str(model))
+    options = TrueNegativeArguments(soft_targets="teacher=0.3", teacher=str(model))
     with pytest.raises(ValueError, match="trust_remote_code"):
         trainer(small_model(), tmp_path, options)
     assert not (tmp_path / "ran").exists()

@@ -66,7 +66,7 @@ def test_every_family_has_the_losses_and_gradients_of_all_positions(kind, settin
 
 def test_electras_generator_too(tmp_path):
     model = ElectraForReplacedTokens.of(*electra_halves()).train()
-    assert_masked_is_all(trainer(model, tmp_path, ElectraArguments(uniform_targets=0.1)), model)
+    assert_masked_is_all(trainer(model, tmp_path, ElectraArguments(soft_targets="uniform=0.1")), model)
 
 
 def test_outputs_that_are_asked_for_have_every_position(tmp_path):

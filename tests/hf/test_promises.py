@@ -255,7 +255,7 @@ def test_an_evaluation_in_half_precision_leaves_the_model_as_it_is(precision, ma
 @pytest.mark.parametrize(
     ("given", "line"),
     [
-        ({"label_smoothing_factor": 0.1}, r"label_smoothing_factor 0.1: expected 0; use .*\(uniform_targets=...\)"),
+        ({"label_smoothing_factor": 0.1}, r"label_smoothing_factor 0.1: expected 0; use soft_targets='uniform=..."),
         ({"compute_loss_func": lambda *_, **__: 0}, "compute_loss_func: expected none"),
         ({"label_names": ["targets"]}, r"label_names \['targets'\]: expected 'labels' too"),
         ("get_tp_size", "sequence parallelism, expected data parallelism alone"),

@@ -55,7 +55,7 @@ def test_counts_of_a_text_are_the_tokenizers_also_for_a_model_with_more_embeddin
     (tmp_path / "text.txt").write_text("\n".join(LINES))
     given = ["--text", str(tmp_path / "text.txt"), "--tokenizer", str(tmp_path / "tokenizer")]
     main(["data", "counts", *given, "--output", str(tmp_path / "counts.npz")])
-    options, inputs = {"corpus_targets": 0.5, "corpus_counts": str(tmp_path / "counts.npz")}, batch(every=4)
+    options, inputs = {"soft_targets": "corpus=0.5", "corpus_counts": str(tmp_path / "counts.npz")}, batch(every=4)
     model = small_model().train()
     assert model.get_input_embeddings().num_embeddings == ROWS > len(TOKENS)
     found = trainer(model, tmp_path, TrueNegativeArguments(**options)).compute_loss(model, dict(inputs))
@@ -78,7 +78,7 @@ def test_a_teacher_reads_the_masked_sentence(tmp_path):
     teacher.save_pretrained(tmp_path / "teacher")
     masked, tokens = inputs["labels"] != -100, inputs["input_ids"]
     inputs["input_ids"] = torch.where(masked, inputs["labels"], tokens)
-    options = TrueNegativeArguments(teacher_targets=0.3, teacher=str(tmp_path / "teacher"))
+    options = TrueNegativeArguments(soft_targets="teacher=0.3", teacher=str(tmp_path / "teacher"))
     found = trainer(model, tmp_path, options).compute_loss(model, dict(inputs))
 
     log_p, gold = model(**inputs).logits[masked].log_softmax(-1), inputs["labels"][masked]
@@ -94,7 +94,7 @@ def test_a_teacher_with_another_tokenizer_is_refused(tmp_path):
     small_model().save_pretrained(tmp_path / "teacher")
     (tmp_path / "teacher" / "vocab.txt").write_text("\n".join([*TOKENS[:5], *reversed(TOKENS[5:])]))
     transformers.BertTokenizerFast(str(tmp_path / "teacher" / "vocab.txt")).save_pretrained(tmp_path / "teacher")
-    options = TrueNegativeArguments(teacher_targets=0.3, teacher=str(tmp_path / "teacher"))
+    options = TrueNegativeArguments(soft_targets="teacher=0.3", teacher=str(tmp_path / "teacher"))
     with pytest.raises(TrueNegError, match=r"teacher: its token 5 is '.+', the model's '.+'; expected a teacher with"):
         trainer(small_model(), tmp_path, options)
 
@@ -121,10 +121,10 @@ def test_what_is_missing_is_named(tmp_path):
     [
         {"sr_word_weight": 0.5, "sr_sent_weight": 2.0},
         {"softmax_temperature": 2.0},
-        {"nearest_targets": 0.3},
-        {"synonym_targets": 0.1, "synonym_shape": "uniform"},
+        {"soft_targets": "embedding=0.3"},
+        {"soft_targets": "table:flat=0.1"},
         {"hc_detector": "table+embedding", "hc_threshold": 0.0},
-        {"hc_detector": "table+embedding+context", "hc_threshold": 0.0, "uniform_targets": 0.1},
+        {"hc_detector": "table+embedding+context", "hc_threshold": 0.0, "soft_targets": "uniform=0.1"},
         {"hc_detector": "table+embedding+context", "hc_threshold": 0.0, "sr_sent_weight": 0.5},
     ],
     ids="+".join,
@@ -186,8 +186,8 @@ def test_a_tokenizers_table_is_built_once_and_found_again(tmp_path, caplog, word
 
 
 OPTIONS = {
-    "BertForMaskedLM": {"sr_word_weight": 0.5, "nearest_targets": 0.2},
-    "electra": {"hc_weight": 1.0, "sr_sent_weight": 20.0, "nearest_targets": 0.2},
+    "BertForMaskedLM": {"sr_word_weight": 0.5, "soft_targets": "embedding=0.2"},
+    "electra": {"hc_weight": 1.0, "sr_sent_weight": 20.0, "soft_targets": "embedding=0.2"},
 }
 
 

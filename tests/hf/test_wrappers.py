@@ -25,7 +25,7 @@ from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.hf import ElectraForReplacedTokens, TrueNegativeArguments
 from truneg_fairseq.objectives.passes import embeddings_in_use, unwrap
 
-OPTIONS = {"sr_sent_weight": 2.0, "nearest_targets": 0.2}
+OPTIONS = {"sr_sent_weight": 2.0, "soft_targets": "embedding=0.2"}
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_embeddings_with_adapters_are_those_that_the_model_uses(options, tmp_pat
     losses = {}
     for weight in (0.0, 0.5):
         model.zero_grad()
-        machine = trainer(model, tmp_path, TrueNegativeArguments(sr_word_weight=weight, nearest_targets=0.2))
+        machine = trainer(model, tmp_path, TrueNegativeArguments(sr_word_weight=weight, soft_targets="embedding=0.2"))
         losses[weight] = machine.compute_loss(model, dict(inputs))
         losses[weight].backward()
         trained = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}

@@ -9,19 +9,15 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.losses import setting_of, vocabulary_of
 
-from truneg_fairseq.objectives import (
-    Detector,
-    EncoderPasses,
-    MaskedPredictions,
-    TrueNegativeOptions,
-    fill,
-    pair_keys,
-)
+from truneg_fairseq.objectives import Detector, EncoderPasses, MaskedPredictions, TrueNegativeOptions, fill
 from truneg_fairseq.objectives.false_negatives import AcceptanceModel
-from truneg_fairseq.objectives.options import FEATURES
+from truneg_fairseq.objectives.soft_targets import SynonymLists
+from truneg_fairseq.registry import ALTERNATIVES
 
 WORDS, WIDTH, LAYERS, PAD = 12, 6, 3, 1
+FEATURES = ("table", "embedding", "context")
 
 
 def random_predictions(seed: int) -> MaskedPredictions:
@@ -40,7 +36,7 @@ def cosine(a, b) -> float:
 
 
 @given(
-    features=st.sets(st.sampled_from(FEATURES), min_size=1).map(frozenset),
+    features=st.sets(st.sampled_from(FEATURES), min_size=1),
     threshold=st.sampled_from([0.0, 0.3, 0.6]),
     seed=st.integers(0, 2**31),
 )
@@ -60,9 +56,10 @@ def test_a_detector_equals_a_loop_over_positions(features, threshold, seed):
     coefficients = {name: float(torch.randn(())) for name in FEATURES if name in features}
     alone = features == {"table"}
     model = None if alone else AcceptanceModel(coefficients, 0.3)
-    columns = [torch.tensor(sorted(pairs)).view(-1, 2).T for pairs in (table, blocked)]
-    never = pair_keys(*columns[1])
-    detector = Detector(features, threshold, pair_keys(*columns[0]), model, eligible=eligible, blocked=never)
+    setting = setting_of(TrueNegativeOptions(), table, blocked, vocabulary_of(WORDS))
+    sources = {name: ALTERNATIVES.look_up(name, "")(setting) for name in sorted(features)}
+    never = SynonymLists.of(setting.exclusions)
+    detector = Detector(sources, threshold, WORDS, model, eligible=eligible, blocked=never)
     found = detector.find(judged, judged.prediction, passes)
 
     for row in range(5):
@@ -97,8 +94,8 @@ def test_each_pass_is_made_once_and_only_when_asked_for():
         calls.append(("filled" if not torch.equal(tokens, judged.original) else "original", gradient, dropout))
         return [torch.nn.functional.one_hot(tokens, WORDS).float().requires_grad_(gradient)] * 2
 
-    options = TrueNegativeOptions(hc_weight=1.0, hc_detector="context", sr_sent_weight=1.0)
-    passes = EncoderPasses(judged, options, embeddings=lambda: torch.empty(0), encode=encode)
+    options = TrueNegativeOptions(sr_sent_weight=1.0)
+    passes = EncoderPasses(judged, options, embeddings=lambda: torch.empty(0), encode=encode, with_layers=True)
     assert not calls
     for _ in range(2):
         passes.original(), passes.filled(), passes.hidden_states()

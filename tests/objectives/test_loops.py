@@ -22,9 +22,9 @@ from truneg_fairseq.vocabulary import read_symbols, vocabulary_of_tokenizer
 OPTIONS = {
     "plain": {},
     "hc": {"hc_weight": 1.0},
-    "uniform": {"uniform_targets": 0.1},
-    "synonyms": {"synonym_targets": 0.2, "synonym_shape": "uniform"},
-    "both": {"hc_weight": 0.5, "uniform_targets": 0.1, "synonym_targets": 0.2, "synonym_shape": "uniform"},
+    "uniform": {"soft_targets": "uniform=0.1"},
+    "synonyms": {"soft_targets": "table:flat=0.2"},
+    "both": {"hc_weight": 0.5, "soft_targets": "uniform=0.1,table:flat=0.2"},
 }
 
 
@@ -85,9 +85,10 @@ def test_no_graph_break_and_no_sync(loss_fn):
     assert loss_fn.to("meta")(rows, labels.to("meta")).is_meta
 
 
-@pytest.mark.parametrize(
-    "options", [{"nearest_targets": 0.3}, {"sr_word_weight": 1.0, "sr_word_form": "expected"}], ids=["nearest", "sr"]
-)
+PRODUCTS = {"embedding": {"soft_targets": "embedding=0.3"}, "sr": {"sr_word_weight": 1.0, "sr_word_form": "expected"}}
+
+
+@pytest.mark.parametrize("options", PRODUCTS.values(), ids=PRODUCTS)
 def test_autocast_does_not_round_the_matrix_products(options):
     generator = torch.Generator().manual_seed(1)
     embeddings, rows = torch.randn(500, 48, generator=generator), torch.randn(64, 500, generator=generator)
@@ -109,7 +110,7 @@ def test_metrics_are_of_what_came_since_they_were_asked_for():
     assert loss_fn.metrics() == {}
 
 
-@pytest.mark.parametrize("options", [{}, {"uniform_targets": 0.1}])
+@pytest.mark.parametrize("options", [{}, {"soft_targets": "uniform=0.1"}])
 def test_shapes_and_labels_that_do_not_fit_are_told_with_both(options):
     loss_fn = TrueNegativeLoss(**options)
     with pytest.raises(TrueNegError, match=r"\(2, 5, 17\).*\(2, 4\)"):
@@ -146,8 +147,8 @@ def test_the_loss_to_expect_is_that_of_chance_and_of_frequencies():
     "options",
     [
         {"hc_weight": 1.0},
-        {"uniform_targets": 0.2, "synonym_targets": 0.2, "synonym_shape": "uniform"},
-        {"sr_sent_weight": 20.0, "sr_word_weight": 1.0, "nearest_targets": 0.2},
+        {"soft_targets": "uniform=0.2,table:flat=0.2"},
+        {"sr_sent_weight": 20.0, "sr_word_weight": 1.0, "soft_targets": "embedding=0.2"},
     ],
     ids="+".join,
 )

@@ -6,8 +6,9 @@ import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from support.losses import setting_of, vocabulary_of
 
-from truneg_fairseq.objectives import Detector, Objective, TrueNegativeOptions, find_false_negatives, pair_keys
+from truneg_fairseq.objectives import Objective, TrueNegativeOptions
 from truneg_fairseq.objectives.loss import (
     expected_distances,
     least_likely,
@@ -15,14 +16,9 @@ from truneg_fairseq.objectives.loss import (
     word_distances,
 )
 from truneg_fairseq.objectives.passes import most_likely
-from truneg_fairseq.vocabulary import WordBoundaries
 
 PAD = 1
 VOCABULARY = 9
-
-
-def keys_of(pairs: set[tuple[int, int]]) -> torch.Tensor:
-    return pair_keys(*torch.tensor(sorted(pairs), dtype=torch.long).view(-1, 2).T)
 
 
 tokens = st.integers(2, VOCABULARY - 1)
@@ -69,18 +65,12 @@ def test_hard_correction_equals_a_loop_over_tokens(batch, table, continuing, agr
         if wanted[agreeable] is not None:
             logits[index, wanted[agreeable]] += 20
     logits.requires_grad_(True)
-    continues = torch.zeros(VOCABULARY, dtype=torch.bool)
-    continues[list(continuing)] = True
-
-    objective = Objective(
-        TrueNegativeOptions(hc_weight=weight, softmax_temperature=temperature),
-        padding=PAD,
-        boundaries=WordBoundaries(continues),
-        detector=Detector(frozenset({"table"}), 0.5, keys_of(table)),
-    )
+    options = TrueNegativeOptions(hc_weight=weight, softmax_temperature=temperature, synonym_table="unread")
+    vocabulary = vocabulary_of(VOCABULARY, tuple(continuing))
+    objective = Objective(options, setting_of(options, table, vocabulary=vocabulary, padding=PAD))
     labels, places = original.masked_fill(~masked, PAD), masked.view(-1).nonzero().squeeze(1)
-    judged = objective.judge(objective.predict(logits, labels, original.masked_fill(masked, 0), places), None)
-    corrected, result = judged.is_false_negative, objective.loss(judged, None)
+    judged, result = objective.step(objective.predict(logits, labels, original.masked_fill(masked, 0), places), None)
+    corrected = judged.is_false_negative
     result.loss.backward()
 
     reference = logits.detach().clone().requires_grad_(True)
@@ -132,15 +122,6 @@ def test_the_prediction_is_the_first_of_the_largest(size, kinds, seed):
     logits[0, size // 2 :] = 2
     for dtype in (torch.float32, torch.bfloat16):
         assert torch.equal(most_likely(logits.to(dtype)), logits.argmax(1))
-
-
-def test_pair_keys_tell_the_largest_ids_apart():
-    large = 2**31 - 1
-    keys = pair_keys(torch.tensor([large, 0]), torch.tensor([0, large]))
-    gold = torch.tensor([large, 0, 0, large])
-    prediction = torch.tensor([0, large, 0 + 1, large - 1])
-    found = find_false_negatives(gold, prediction, torch.ones(4, dtype=torch.bool), keys)
-    assert found.tolist() == [True, True, False, False]
 
 
 vectors = st.lists(st.floats(-3, 3, width=32), min_size=4, max_size=4)

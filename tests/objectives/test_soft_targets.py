@@ -9,19 +9,16 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.losses import setting_of, vocabulary_of
 
-from truneg_fairseq.objectives import SynonymLists, soft_targets
-from truneg_fairseq.objectives.soft_targets import (
-    SoftTargets,
-    nearest_targets,
-    soft_cross_entropy,
-    synonym_targets,
-    teacher_targets,
-)
+from truneg_fairseq.objectives import EncoderPasses, MaskedPredictions, SynonymLists, TrueNegativeOptions, soft_targets
+from truneg_fairseq.objectives.options import FLAT
+from truneg_fairseq.objectives.soft_targets import SoftTargets, nearest_words, soft_cross_entropy
+from truneg_fairseq.registry import ALTERNATIVES
 
 PAD = 1
-WORDS = 9
-KINDS = ("uniform", "synonyms", "cosine", "nearest", "teacher")
+WORDS = 13
+KINDS = ("uniform", "table:flat", "table", "embedding", "embedding:flat", "teacher")
 
 
 def cross_entropy(logits, gold, counted, soft, temperature=1.0, kept=1.0):
@@ -46,19 +43,32 @@ def naive_targets(kind, row, gold, whole, table, embeddings, taught, share):
     cosines = [float(words[word] @ words[gold] / (words[word].norm() * words[gold].norm())) for word in range(WORDS)]
     if kind == "uniform":
         q += 1
-    elif kind in ("synonyms", "cosine") and whole:
+    elif kind.startswith("table") and whole:
         for other in (other for one, other in table if one == gold):
-            q[other] = 1 if kind == "synonyms" else math.exp(cosines[other] / 0.1) * (cosines[other] >= 0.3)
-    elif kind == "nearest":
-        for word in sorted({*range(WORDS)} - {gold}, key=cosines.__getitem__)[-4:]:
-            q[word] = math.exp(cosines[word] / 0.1)
+            q[other] = 1 if kind.endswith(FLAT) else math.exp(cosines[other] / 0.1) * (cosines[other] >= 0.3)
+    elif kind.startswith("embedding"):
+        for word in sorted({*range(WORDS)} - {gold}, key=cosines.__getitem__)[-10:]:
+            q[word] = 1 if kind.endswith(FLAT) else math.exp(cosines[word] / 0.1)
     elif kind == "teacher":
-        for word in taught[row].argsort(descending=True)[:3].tolist():
-            q[word] = taught[row][word].exp()
+        q += taught[row].exp()
     q /= q.sum().clamp(min=1e-30)
     a = share if q.sum() > 0 else 0.0
     target[gold] = -a
     return target + a * q
+
+
+def batch_of(logits, gold, counted, whole, embeddings):
+    positions = torch.arange(len(gold), device=gold.device)
+    batch = MaskedPredictions(logits, gold[None], positions, gold, gold, counted, whole)
+    return batch, EncoderPasses(batch, TrueNegativeOptions(), embeddings=lambda: embeddings, encode=lambda *_: ())
+
+
+def targets_of(kinds, share, table, taught, batch, model):
+    """Of the sources, flat or not, each with the same share."""
+    setting = setting_of(TrueNegativeOptions(), table, vocabulary=vocabulary_of(WORDS))
+    vars(setting)["teacher"] = lambda _: taught
+    made = [(ALTERNATIVES.look_up(kind.removesuffix(FLAT), "")(setting), kind.endswith(FLAT)) for kind in kinds]
+    return [source.to(batch.gold.device).target(batch, model, share, flat=flat) for source, flat in made]
 
 
 @given(
@@ -83,18 +93,10 @@ def test_loss_and_gradient_equal_autograd_through_the_formula(kinds, share, temp
     taught = torch.randn(count, WORDS).requires_grad_()
     logits = torch.randn(count, WORDS).requires_grad_()
     share /= max(1, len(kinds))
-    by_cosine = {"gold": gold_or_pad, "embeddings": embeddings}
-    synonyms = lists_of(table).lookup(gold_or_pad)
-    makers = {
-        "uniform": lambda: SoftTargets(counted * share),
-        "synonyms": lambda: synonym_targets(synonyms, whole, share),
-        "cosine": lambda: synonym_targets(synonyms, whole, share, **by_cosine),
-        "nearest": lambda: nearest_targets(embeddings, gold_or_pad, counted, share, neighbours=4),
-        "teacher": lambda: teacher_targets(taught, counted, share, words=3),
-    }
+    batch, model = batch_of(logits, gold_or_pad, counted, whole, embeddings)
     with pytest.MonkeyPatch.context() as patch:  # cosines are taken in blocks
         patch.setattr(soft_targets, "_BLOCK_ENTRIES", block)
-        soft = [makers[kind]() for kind in kinds]
+        soft = targets_of(kinds, share, table, taught, batch, model)
     result = cross_entropy(logits, gold_or_pad, counted, soft, temperature, kept)
     result.backward()
 
@@ -121,8 +123,9 @@ def test_it_is_computed_in_fp32_and_answers_in_the_type_of_the_logits(dtype):
     logits = torch.randn(4, 1000, generator=torch.Generator().manual_seed(1)).to(dtype).requires_grad_()
     exact = logits.detach().float().requires_grad_()
     gold = torch.tensor([5, 6, 7, 8])
-    soft = teacher_targets(logits * 2, torch.ones(4, dtype=torch.bool), 0.3)
-    assert soft.probability.dtype == torch.float32
+    tokens, probability = nearest_words(torch.randn(1000, 7).to(dtype), gold)
+    assert probability.dtype == torch.float32
+    soft = SoftTargets(torch.full((4,), 0.3), tokens, probability)
     results = [cross_entropy(leaf, gold, torch.ones(4, dtype=torch.bool), [soft]) for leaf in (logits, exact)]
     for result in results:
         assert result.dtype == torch.float32
@@ -146,12 +149,7 @@ def test_no_step_waits_for_the_device():
     logits = torch.randn(4, WORDS, device="meta", requires_grad=True)
     gold = torch.ones(4, dtype=torch.long, device="meta")
     counted = gold.ne(PAD)
-    embeddings, synonyms = logits.new_zeros(WORDS, 3), lists_of({(2, 3)}).to("meta").lookup(gold)
-    soft = [
-        SoftTargets(counted.float() * 0.1),
-        synonym_targets(synonyms, counted, 0.1, gold=gold, embeddings=embeddings),
-        nearest_targets(embeddings, gold, counted, 0.1),
-        teacher_targets(logits, counted, 0.1),
-    ]
+    batch, model = batch_of(logits, gold, counted, counted, logits.new_zeros(WORDS, 3))
+    soft = targets_of(KINDS, 0.1, {(2, 3)}, logits, batch, model)
     cross_entropy(logits, gold, counted, soft).backward()
     assert logits.grad.shape == (4, WORDS)

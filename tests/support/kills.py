@@ -52,7 +52,7 @@ OBJECTIVES: dict[str, Sequence[object]] = {
         *(*MASKED_LM, *TRUE_NEG, "--hc-weight", 1, "--hc-detector", "table+embedding+context"),
         *("--hc-threshold", 0, *WORDPIECE),
     ),
-    "synonym_targets": (*MASKED_LM, *TRUE_NEG, "--synonym-targets", "0.1", *WORDPIECE),
+    "soft_targets": (*MASKED_LM, *TRUE_NEG, "--soft-targets", "table=0.1", *WORDPIECE),
 }
 MOMENTS = ("write", "training", "start")
 _SAVING = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,25 +10,25 @@ import torch
 
 from truneg_fairseq import TrueNegativeLoss
 from truneg_fairseq.corpus_counts import count_tokens
-from truneg_fairseq.objectives import CorpusTargets, Detector, SynonymLists, TrueNegativeOptions, pair_keys
-from truneg_fairseq.objectives.false_negatives import AcceptanceModel
-from truneg_fairseq.vocabulary import WordBoundaries
+from truneg_fairseq.objectives import CorpusTargets, Setting, TrueNegativeOptions
+from truneg_fairseq.synonyms import SynonymTable
+from truneg_fairseq.vocabulary import Vocabulary
 
 WORDS, PAD, PIECES = 29, 0, (11, 12)  # ids; the last ones continue words
 LOSSES: dict[str, dict[str, Any]] = {
     "plain": {},
     "hc": {"hc_weight": 1.0},
     "embedding": {"hc_weight": 0.5, "hc_detector": "table+embedding", "hc_threshold": 0.0},
-    "uniform": {"uniform_targets": 0.1},
-    "synonyms": {"synonym_targets": 0.2, "synonym_shape": "uniform"},
-    "cosine": {"synonym_targets": 0.2},
-    "corpus": {"corpus_targets": 0.2},
-    "nearest": {"nearest_targets": 0.2},
+    "uniform": {"soft_targets": "uniform=0.1"},
+    "synonyms": {"soft_targets": "table:flat=0.2"},
+    "cosine": {"soft_targets": "table=0.2"},
+    "corpus": {"soft_targets": "corpus=0.2..0.1"},
+    "embeddings": {"soft_targets": "embedding=0.2"},
     "truncation": {"loss_truncation": 0.3},
     "temperature": {"softmax_temperature": 2.0},
     "sr_word": {"sr_word_weight": 1.0},
     "sr_expected": {"sr_word_weight": 1.0, "sr_word_form": "expected"},
-    "several": {"hc_weight": 0.5, "uniform_targets": 0.1, "synonym_targets": 0.2, "nearest_targets": 0.1},
+    "several": {"hc_weight": 0.5, "soft_targets": "uniform=0.1,table=0.2,embedding=0.1"},
 }
 """The options that need no model, by name."""
 OF_A_MODEL: dict[str, dict[str, Any]] = {
@@ -36,29 +37,40 @@ OF_A_MODEL: dict[str, dict[str, Any]] = {
 }
 
 
+def vocabulary_of(words: int = WORDS, pieces: tuple[int, ...] = PIECES) -> Vocabulary:
+    """Words of letters, and pieces that continue them."""
+    names = [f"{chr(97 + word // 26)}{chr(97 + word % 26)}x" for word in range(words)]
+    continues = np.isin(np.arange(words), pieces)
+    return Vocabulary(tuple(names), tuple(names), "words", tuple(names), continues)
+
+
+def setting_of(
+    options: TrueNegativeOptions, table: Any, blocked: Any = (), vocabulary: Any = None, padding: int = PAD
+) -> Setting:
+    """What a training knows, with pairs (gold, synonym) as its table, and those that no regression may accept."""
+    vocabulary = vocabulary or vocabulary_of()
+    setting = Setting(options=options, padding=padding, folder=Path(), vocabulary=vocabulary)
+    for name, pairs in (("table", table), ("exclusions", blocked)):
+        gold, synonym = np.array(sorted(pairs), dtype=np.int32).reshape(-1, 2).T
+        facts: dict[str, Any] = {
+            "vocabulary_size": len(vocabulary),
+            "fingerprint": "",
+            "tokenization": "words",
+            "source": "tsv",
+        }
+        vars(setting)[name] = SynonymTable(gold=gold, synonym=synonym, **facts)
+    return setting
+
+
 def loss_of(name: str, **others: Any) -> TrueNegativeLoss:
     """The loss with the options of a name; every word has three synonyms, and a text was counted."""
     options = TrueNegativeOptions(**{**LOSSES, **OF_A_MODEL}[name])
-    gold = torch.arange(4, WORDS).repeat_interleave(3)
-    synonym = 4 + (gold - 4 + torch.tensor([1, 2, 5]).repeat(WORDS - 4)) % (WORDS - 4)
-    keys, parts = pair_keys(gold, synonym), dict[str, Any]()
-    if options.hc_weight:
-        regression = AcceptanceModel(dict.fromkeys(options.features, 1.0), -0.5)
-        judged: dict[str, Any] = {}
-        if options.hc_detector != "table":
-            judged = {"regression": regression, "eligible": torch.ones(WORDS, dtype=torch.bool), "blocked": keys[-1:]}
-        parts["detector"] = Detector(options.features, options.hc_threshold, keys, **judged)
-    if options.synonym_targets:
-        parts["synonyms"] = SynonymLists(gold, synonym, WORDS)
-    if options.corpus_targets:
-        text = np.random.default_rng(1).integers(4, WORDS, 400)
-        counts = count_tokens([text], [str(word) for word in range(WORDS)], discount=0.6, most=8)
-        pairs, triples = (
-            (torch.from_numpy(part.keys), torch.from_numpy(part.counts)) for part in (counts.pairs, counts.triples)
-        )
-        parts["corpus"] = CorpusTargets(torch.from_numpy(counts.words), pairs, triples, discount=0.6, most=8)
-    if options.hc_weight or options.synonym_targets:
-        continues = torch.zeros(WORDS, dtype=torch.bool)
-        continues[list(PIECES)] = True
-        parts["boundaries"] = WordBoundaries(continues)
-    return TrueNegativeLoss(options, padding=PAD, **parts, **others)
+    words = range(WORDS - 4)
+    setting = setting_of(options, [(4 + word, 4 + (word + step) % len(words)) for word in words for step in (1, 2, 5)])
+    text = np.random.default_rng(1).integers(4, WORDS, 400)
+    counts = count_tokens([text], [str(word) for word in range(WORDS)], discount=0.6, most=8)
+    pairs, triples = (
+        (torch.from_numpy(part.keys), torch.from_numpy(part.counts)) for part in (counts.pairs, counts.triples)
+    )
+    vars(setting)["corpus"] = CorpusTargets(torch.from_numpy(counts.words), pairs, triples, discount=0.6, most=8)
+    return TrueNegativeLoss(options, setting, **others)

@@ -237,7 +237,7 @@ def init(self, *given, **named):
 PluginTrainer.__init__ = init
 for number in range(2):
     flags = {[str(data_bin), *TINY_TRAINING, *TINY_MODEL]!r} + "--user-dir {PLUGIN} --max-update 1".split()
-    flags += "--criterion masked_lm_true_neg --uniform-targets 0.1 --disable-validation".split()
+    flags += "--criterion masked_lm_true_neg --soft-targets uniform=0.1 --disable-validation".split()
     flags += ["--save-dir", f"{tmp_path}/{{number}}"]
     cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), input_args=flags))
     utils.call_main(cfg, train.main)

@@ -44,7 +44,7 @@ def binarize(options: BinarizeOptions) -> None:
 
 
 def counts(options: CountOptions) -> None:
-    """Count the neighbours of a corpus's tokens, for --corpus-targets: what stands beside a token, and between two.
+    """Count the neighbours of a corpus's tokens, for soft targets: what stands beside a token, and between two.
 
     The training text is counted, in the numbers of its dictionary.
     """
@@ -53,7 +53,7 @@ def counts(options: CountOptions) -> None:
     output, found = count_corpus(options)
     print(f"wrote {output} ({output.stat().st_size / 1e6:.1f} MB)")
     print(found.summary)
-    print(f"next: a training with --corpus-targets 0.1, or truneg evaluate MODEL --corpus-counts {output} ...")
+    print(f"next: a training with --soft-targets corpus=0.1, or truneg evaluate MODEL --corpus-counts {output} ...")
 
 
 def prepare(options: PrepareOptions) -> None:

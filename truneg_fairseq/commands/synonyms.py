@@ -165,7 +165,8 @@ class JudgeOptions(OpeningOptions):
         metavar="MODEL",
     )
     detector: list[str] = option(
-        help="table, embedding, context, or several joined by +, of which a logistic regression makes a probability",
+        help="table, embedding, context, or several joined by +, of which a logistic regression makes a probability; "
+        "or another source of alternatives, as --hc-detector takes them",
         default_factory=list,
         metavar="NAME",
     )
@@ -188,14 +189,14 @@ def judge(options: JudgeOptions) -> None:
 
     Intervals are 95 % bootstrap over targets. With --fit detectors are fitted, and ranked on the folds left out.
     """
-    from ..objectives.false_negatives import AcceptanceModel, acceptance_file, acceptance_model
-    from ..objectives.options import FEATURES, check_detector
+    from ..objectives import TrueNegativeOptions
+    from ..objectives.false_negatives import acceptance_file, in_order
+    from ..objectives.options import named_sources
+    from ..registry import ALTERNATIVES
 
-    detectors = {}
-    for name in options.detector:
-        check_detector(name, "--detector")
-        detectors[name] = tuple(each for each in FEATURES if each in name.split("+"))
-    wanted = {feature for features in detectors.values() for feature in features}
+    detectors = {name: in_order(named_sources(None, name)) for name in options.detector}
+    kinds = {name: ALTERNATIVES.look_up(name, "--detector") for each in detectors.values() for name in each}
+    wanted = {*kinds}
     path, checkpoint = options.hc_acceptance_model, options.checkpoint
     refuse(
         (
@@ -232,13 +233,14 @@ def judge(options: JudgeOptions) -> None:
     first = next(iter(tables.values()), None)
     made = [acceptance.tables(tables, pairs, tokens)] if tables else []
     scorer = opened.scorer(tokens) if opened is not None and wanted - {"table"} else None
-    found = acceptance.scores(pairs, wanted, scorer=scorer, table=first)
+    given = TrueNegativeOptions(synonym_table=str(options.tables[0]) if options.tables else None)
+    sources = {name: kind(tokens.setting(given)) for name, kind in kinds.items()}
+    found = acceptance.scores(pairs, sources, scorer)
     named, lines = {}, list[str]()
     for name, features in detectors.items():
         if options.fit is None:
-            model = AcceptanceModel({"table": 1.0}, 0.0) if name == "table" else acceptance_model(features, path)
-            named[name] = model.probability(found).double().numpy()
-            if model.provenance.get("sha256") == judgements.sha256:
+            named[name], model = acceptance.joint({each: sources[each] for each in features}, found, path)
+            if model is not None and model.provenance.get("sha256") == judgements.sha256:
                 lines.append(f"{name} was fitted on these judgements; --fit ranks it on other targets")
             continue
         options.fit.mkdir(parents=True, exist_ok=True)

@@ -11,6 +11,7 @@ from .. import __version__
 from ..errors import TrueNegError
 from ..files import CITATION, read_record
 from ..models.checkpoints import Checkpoint
+from ..objectives.options import named_sources
 
 # By the end of the class's name: the hub's task.
 _PIPELINES = {
@@ -20,7 +21,7 @@ _PIPELINES = {
     "ElectraForPreTraining": None,
     "": "feature-extraction",
 }
-_OBJECTIVE = re.compile(r"(hc|sr_word|sr_sent)_weight|\w+_targets")
+_OBJECTIVE = re.compile(r"(hc|sr_word|sr_sent)_weight|soft_targets")
 _COUNTS = ("documents", "lines", "sequences", "tokens")
 _CARD = """\
 ---
@@ -67,6 +68,7 @@ def model_card(checkpoint: Checkpoint, data: Path, architecture: str, *, name: s
         chosen = {option: criterion[option] for option in filter(_OBJECTIVE.fullmatch, criterion)}
         objective = {option: value for option, value in chosen.items() if value not in (None, 0, "none")}
         trained_by = criterion.get("_name") or criterion.get("criterion")
+        sources = named_sources(criterion.get("soft_targets"), None).keys()
         lines = {
             "Criterion": trained_by and f"`{trained_by}`",
             "Objective": ", ".join(f"`{option}` {value}" for option, value in objective.items()),
@@ -78,7 +80,7 @@ def model_card(checkpoint: Checkpoint, data: Path, architecture: str, *, name: s
             numbers = [f"{counts[what]:,} {what}" for what in _COUNTS if what in counts]
             lines[f"Data, {split}"] = ", ".join(numbers)
         training = [f"{what}: {value}" for what, value in lines.items() if value]
-        tags += ["true-negatives"] if objective.keys() - {"uniform_targets"} else []
+        tags += ["true-negatives"] if objective.keys() - {"soft_targets"} or sources - {"uniform"} else []
         tags += [trained_by] if trained_by else []
     return _CARD.format(
         metadata=ModelCardData(

@@ -63,12 +63,15 @@ class Electra(MaskedLmTrueNeg):
             found.append(self.predict_from(logits, sample, projected))
             return fill(found[0], self.sample_replacements(found[0]))
 
-        options = {"masked_tokens": projected, "replace": replace, "return_all_hiddens": self.options.uses_context}
+        options = {
+            "masked_tokens": projected,
+            "replace": replace,
+            "return_all_hiddens": "states" in self.objective.reads,
+        }
         output = model(**sample["net_input"], **options)
         passes = self.passes(model, sample, found[0], filled=(output.tokens, output.hidden_states))
         with one_line_errors():
-            judged = self.objective.judge(found[0], passes)
-            generator = self.objective.loss(judged, passes)
+            judged, generator = self.objective.step(found[0], passes)
             read = {"tokens": output.tokens, "logits": output.logits}
             outcome = add_discriminator(self.objective, generator, judged, passes, **read)
         log = {**outcome.counts, "ntokens": sample["ntokens"], "nsentences": sample["nsentences"]}

@@ -6,7 +6,6 @@ With every weight 0 it is the code of fairseq's ``label_smoothed_cross_entropy``
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -19,19 +18,17 @@ from torch import Tensor
 
 from .. import options
 from ..errors import TrueNegError, one_line_errors
-from ..objectives import TrueNegativeLoss, TrueNegativeOptions
-from ..objectives.build import build_parts
+from ..objectives import EncoderPasses, TrueNegativeLoss, TrueNegativeOptions
+from ..objectives.build import Setting
 from ..objectives.loss import CORRECTION_RATES
 from ..objectives.options import GenerationOptions
 from ..objectives.passes import unwrap
-from .masked_lm_true_neg import log_rates, require_tied, with_default
+from .masked_lm_true_neg import log_rates, require_tied
 
 
 @dataclass
 class LabelSmoothedTrueNegConfig(LabelSmoothedCrossEntropyCriterionConfig, GenerationOptions):
     """``label_smoothed_true_neg``: stock's options, and those of the objectives that need no masked words."""
-
-    synonym_shape: str = with_default("synonym_shape", "uniform")
 
 
 @register_criterion("label_smoothed_true_neg", dataclass=LabelSmoothedTrueNegConfig)
@@ -46,14 +43,18 @@ class LabelSmoothedTrueNeg(LabelSmoothedCrossEntropyCriterion):
     def __init__(self, cfg: LabelSmoothedTrueNegConfig, task: Any) -> None:
         super().__init__(task, cfg.sentence_avg, cfg.label_smoothing, cfg.ignore_prefix_size, cfg.report_accuracy)
         given = task.cfg or task.args  # language_modeling has the second alone
-        folder, symbols = Path(given.data.split(":")[0]), task.target_dictionary.symbols
         with one_line_errors():
             options.check(options.select(LabelSmoothedTrueNegConfig, cfg))
             chosen = options.select(TrueNegativeOptions, cfg)
-            parts = build_parts(chosen, symbols=symbols, folder=folder, padding=self.padding_idx)
-            self.options, self.objective = chosen, TrueNegativeLoss(chosen, label_smoothing=self.eps, **parts)
+            setting = Setting(
+                options=chosen,
+                padding=self.padding_idx,
+                symbols=task.target_dictionary.symbols,
+                folder=Path(given.data.split(":")[0]),
+            )
+            self.options, self.objective = chosen, TrueNegativeLoss(chosen, setting, label_smoothing=self.eps)
         # Whether anything but fairseq's own label smoothing is in use.
-        used = (chosen.hc_weight, chosen.sr_word_weight, chosen.loss_truncation, chosen.soft_target_shares)
+        used = (chosen.hc_weight, chosen.sr_word_weight, chosen.loss_truncation, chosen.shares)
         self.changes_loss = any(used)
 
     def check_model(self, model: Any) -> None:
@@ -77,9 +78,10 @@ class LabelSmoothedTrueNeg(LabelSmoothedCrossEntropyCriterion):
         positions = torch.arange(target.numel(), device=target.device)
         predicted = self.objective.predict(logits.reshape(-1, logits.size(-1)), counted, target, positions)
         # All that the objective asks of the model: the embeddings that its decoder reads.
-        passes: Any = SimpleNamespace(embeddings=lambda: self._embeddings(unwrap(model).decoder))
+        decoder = unwrap(model).decoder
+        passes = EncoderPasses(predicted, self.options, embeddings=lambda: self._embeddings(decoder), encode=_no_states)
         with one_line_errors():
-            outcome = self.objective.loss(self.objective.judge(predicted, passes), passes)
+            _, outcome = self.objective.step(predicted, passes)
         counts = {name: count for name, count in outcome.counts.items() if not name.startswith("objective")}
         positions, correct, nll_loss = counts.pop("sample_size"), counts["correct"], counts.pop("loss")
         loss = outcome.loss
@@ -111,3 +113,7 @@ class LabelSmoothedTrueNeg(LabelSmoothedCrossEntropyCriterion):
         sizes = {"sample_size": "positions"}  # stock's sample size may be the number of sentences
         rates = [rate._replace(denominator=sizes.get(rate.denominator, rate.denominator)) for rate in CORRECTION_RATES]
         log_rates(logging_outputs, rates)
+
+
+def _no_states(*_: Any) -> tuple[Tensor, ...]:
+    raise TrueNegError("--soft-targets: found a source that looks at an encoder's states; expected a masked LM for it")

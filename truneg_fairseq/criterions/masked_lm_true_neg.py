@@ -24,8 +24,8 @@ from ..models.checkpoints import read_checkpoint
 from ..models.encoder import layer_states
 from ..models.loading import load_checkpoint
 from ..objectives import EncoderPasses, MaskedPredictions, TrueNegativeLoss, TrueNegativeOptions, fill, gather_rows
-from ..objectives.build import build_parts, expected_losses
-from ..objectives.loss import ACCURACY, BITS, CORRECTION_RATES, OBJECTIVE, Rate
+from ..objectives.build import BITS, Setting
+from ..objectives.loss import ACCURACY, CORRECTION_RATES, OBJECTIVE, Rate, rates_in
 from ..objectives.passes import dropout_off, unwrap
 
 logger = logging.getLogger(__name__)
@@ -60,17 +60,19 @@ class MaskedLmTrueNeg(MaskedLmLoss):
         super().__init__(cfg, task)
         with one_line_errors():
             options.check(options.select(self.config, cfg))
-            chosen, folder, teacher = options.select(self.options_type, cfg), Path(task.cfg.data.split(":")[0]), None
-            chosen.check()
-            if chosen.teacher_targets and chosen.teacher:
-                teacher = fairseq_teacher(Path(chosen.teacher), folder, task.mask_idx)
-            given: dict[str, Any] = {"folder": folder, "padding": self.padding_idx, "teacher": teacher}
-            parts = build_parts(chosen, symbols=task.source_dictionary.symbols, **given)
-            self.options, self.objective = chosen, TrueNegativeLoss(chosen, **parts)
+            chosen = options.select(self.options_type, cfg)
+            setting = Setting(
+                options=chosen,
+                padding=self.padding_idx,
+                symbols=task.source_dictionary.symbols,
+                folder=(folder := Path(task.cfg.data.split(":")[0])),
+                open_teacher=lambda path: fairseq_teacher(Path(path), folder, task.mask_idx),
+            )
+            self.options, self.objective = chosen, TrueNegativeLoss(chosen, setting)
             # Batches of one shape take the same kernels in every update; a teacher asks the device for padding.
-            self.repeats_its_step = not chosen.teacher_targets
+            self.repeats_its_step = "teacher" not in chosen.sources
             logger.info("objective: %s", self.options.described())
-            logger.info("%s", expected_losses(len(task.source_dictionary), self.objective.corpus))
+            setting.log_expected()
 
     def check_model(self, model: Any) -> None:
         """The trainer asks before it reads the first batch."""
@@ -82,7 +84,7 @@ class MaskedLmTrueNeg(MaskedLmLoss):
         predicted = self.predict(model, sample)
         passes = self.passes(model, sample, predicted)
         with one_line_errors():
-            outcome = self.objective.loss(self.objective.judge(predicted, passes), passes)
+            _, outcome = self.objective.step(predicted, passes)
         log = {**outcome.counts, "ntokens": sample["ntokens"], "nsentences": sample["nsentences"]}
         return outcome.loss, outcome.sample_size, log
 
@@ -113,11 +115,13 @@ class MaskedLmTrueNeg(MaskedLmLoss):
         All goes through the unwrapped model: a second forward of data parallelism's wrapper would reset its hooks.
         """
         layout = {"src_tokens": predicted.original, "padded": sample["net_input"].get("padded")}
+        with_layers = "states" in self.objective.reads
         return EncoderPasses(
             predicted,
             self.options,
             embeddings=partial(self._embeddings, model),
-            encode=partial(encode, unwrap(model), layout, with_layers=self.options.uses_context),
+            encode=partial(encode, unwrap(model), layout, with_layers=with_layers),
+            with_layers=with_layers,
             **filled,
         )
 
@@ -206,13 +210,12 @@ def log_loss(logging_outputs: Sequence[dict[str, Any]]) -> None:
 
 def log_rates(logging_outputs: Sequence[dict[str, Any]], rates: Sequence[Rate]) -> None:
     """Logs the rates whose counts are there."""
-    available = logging_outputs[0].keys() if logging_outputs else ()
-    for key in sorted({key for rate in rates for key in rate.counts if key in available}):
+    rates = rates_in(logging_outputs[0].keys() if logging_outputs else (), rates)
+    for key in sorted({key for rate in rates for key in rate.counts}):
         metrics.log_scalar_sum(f"_{key}", sum(log[key] for log in logging_outputs))
     for rate in rates:
-        if all(key in available for key in rate.counts):
 
-            def value(meters: Any, rate: Rate = rate) -> float:
-                return rate.value({key: float(meters[f"_{key}"].sum) for key in rate.counts})
+        def value(meters: Any, rate: Rate = rate) -> float:
+            return rate.value({key: float(meters[f"_{key}"].sum) for key in rate.counts})
 
-            metrics.log_derived(rate.name, value)
+        metrics.log_derived(rate.name, value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,9 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
 from .. import __version__
-from ..objectives.false_negatives import AcceptanceModel, context_cosine, embedding_cosine
+from ..objectives import Alternatives, MaskedPredictions
+from ..objectives.false_negatives import AcceptanceModel, acceptance_model
+from ..objectives.options import TABLE
 from ..results.intervals import Interval, Ratio
 from ..results.tables import Table
 from ..synonyms.table import SynonymTable
@@ -71,25 +73,43 @@ class JudgedPairs:
         return np.bincount(self.target[chosen], minlength=len(self.places)).astype(np.float64)
 
 
-def scores(
-    pairs: JudgedPairs, features: Collection[str], *, scorer: Scorer | None, table: SynonymTable | None
-) -> dict[str, Tensor]:
-    """The wanted ones of a detector's features for every pair, fp32, shape (N,); "table" needs the table, all others
-    the model.
+@torch.inference_mode()
+def scores(pairs: JudgedPairs, sources: Mapping[str, Alternatives], scorer: Scorer | None) -> dict[str, Tensor]:
+    """What a regression sees of each source for every pair, in its sentence, fp32, shape (N,), on the CPU.
+
+    Without a model only sources are asked that look at no model.
     """
-    found: dict[str, Tensor] = {}
-    if "table" in features and table is not None:
-        found["table"] = torch.from_numpy(pairs.listed(table)).float()
-    if "embedding" in features and scorer is not None:
-        gold, candidate = torch.from_numpy(pairs.gold), torch.from_numpy(pairs.candidate)
-        found["embedding"] = embedding_cosine(scorer.embeddings.cpu(), gold, candidate)
-    if "context" in features and scorer is not None:
-        found["context"] = torch.empty(len(pairs))
-        for index in Progress(np.unique(pairs.target).tolist(), desc="context", unit=" targets", leave=False):
-            mine, place = np.flatnonzero(pairs.target == index), pairs.places[index]
-            states = scorer.states(place.query(), np.array([place.gold, *pairs.candidate[mine]]))
-            found["context"][mine] = context_cosine(states[:, :1], states[:, 1:])
+    device = torch.device("cpu") if scorer is None else scorer.embeddings.device
+    found = {name: torch.empty(len(pairs)) for name in sources}
+    for index in Progress(np.unique(pairs.target).tolist(), desc="pairs", unit=" targets", leave=False):
+        place, mine = pairs.places[index], np.flatnonzero(pairs.target == index)
+        width = len(place.tokens)
+        size = len(mine) if scorer is None else max(1, scorer.batch_tokens // width)
+        for chosen in np.split(mine, range(size, len(mine), size)):
+            tokens = torch.from_numpy(np.repeat(place.query().tokens[None], len(chosen), axis=0)).to(device)
+            positions = torch.arange(len(chosen), device=device) * width + place.position
+            candidate, every = torch.from_numpy(pairs.candidate[chosen]).to(device), torch.ones_like(positions).bool()
+            gold = torch.full_like(positions, place.gold)
+            tokens[:, place.position] = gold
+            none = torch.empty(len(chosen), 0, device=device)  # no logits: nothing is predicted
+            batch = MaskedPredictions(none, tokens, positions, gold, candidate, every, every)
+            lengths = torch.full_like(positions, width)
+            passes: Any = None if scorer is None else scorer.passes(batch, lengths, with_layers=True)
+            for name, source in sources.items():
+                found[name][chosen] = source.to(device).feature(batch, candidate, passes).float().cpu()
     return found
+
+
+def joint(
+    sources: Mapping[str, Alternatives], found: Mapping[str, Tensor], path: Path | None
+) -> tuple[NDArray[np.float64], AcceptanceModel | None]:
+    """How acceptable a detector of these sources finds each pair, shape (N,), with the regression that it asks."""
+    is_fitted = path is not None or any(source.is_fitted for source in sources.values())
+    together = [name for name, source in sources.items() if is_fitted and (source.is_fitted or name == TABLE)]
+    model = acceptance_model(together, path, among=sources) if is_fitted else None
+    chances = [found[name] for name in sources if model is None or name not in model.coefficients]
+    chances += [] if model is None else [model.probability(found)]
+    return torch.stack(chances).amin(0).double().numpy(), model
 
 
 def score_table(table: SynonymTable, pairs: JudgedPairs, tokens: Tokens) -> dict[str, Ratio]:

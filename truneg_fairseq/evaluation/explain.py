@@ -14,9 +14,11 @@ import torch
 from torch import Tensor
 
 from ..errors import TrueNegError
-from ..objectives.false_negatives import context_cosine, embedding_cosine
-from ..objectives.options import TABLE, check_detector
+from ..objectives.false_negatives import context_cosine
+from ..objectives.options import TABLE, named_sources
 from ..objectives.passes import MaskedPredictions
+from ..objectives.soft_targets import embedding_cosine
+from ..registry import ALTERNATIVES
 from ..report.html import Cell, Page, Section, Word
 from ..results.tables import Table
 from ..synonyms.build import provide_table
@@ -106,7 +108,8 @@ class Explainer:
         synonym_table: Path | None = None,
         detector: str = TABLE,
     ) -> None:
-        check_detector(detector, "--detector")
+        for name in named_sources(None, detector):
+            ALTERNATIVES.look_up(name, "--detector")
         opened = OpenedModel(model, options)
         trained_with = opened.recorded_table() if synonym_table is None else None
         if trained_with is not None and trained_with.is_file():
@@ -166,8 +169,8 @@ class Explainer:
                 "embedding": embedding_cosine(passes.embeddings(), judged.gold, judged.prediction).tolist(),
                 "context": context_cosine(*passes.hidden_states()).tolist(),
             }
-            accepted = judged.acceptance
-            if accepted is None:
+            detector, accepted = self._objective.detector, judged.acceptance
+            if accepted is None or detector is None or detector.regression is None:  # not how many people would
                 accepted = acceptance(self._model.embeddings, judged.gold, judged.prediction)
             for row in range(len(chosen)):
                 of_row = {name: values[row] for name, values in scores.items()}

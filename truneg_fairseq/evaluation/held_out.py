@@ -21,10 +21,10 @@ from ..data.text import read_lines
 from ..errors import TrueNegError
 from ..files import file_digest
 from ..objectives import MaskedPredictions, Objective, TrueNegativeOptions
-from ..objectives.build import build_parts
-from ..objectives.false_negatives import acceptance_model, embedding_cosine
-from ..objectives.loss import BITS as NATS_TO_BITS
+from ..objectives.build import BITS as NATS_TO_BITS
+from ..objectives.false_negatives import acceptance_model
 from ..objectives.options import TABLE
+from ..objectives.soft_targets import embedding_cosine
 from ..results.intervals import Ratio
 from ..results.result import BITS, HELD_OUT, Example, Metric
 from ..results.tables import HELD_OUT_NOTE
@@ -169,9 +169,8 @@ class HeldOut(Yardstick):
 def judge_of(tokens: Tokens, synonym_table: Path | None, detector: str = TABLE) -> Objective:
     """Hard correction with a detector; its ``table`` is None where it needs none."""
     given = str(synonym_table) if synonym_table and TABLE in detector.split("+") else None
-    options, words = TrueNegativeOptions(hc_weight=1.0, hc_detector=detector, synonym_table=given), tokens.vocabulary
-    wanted: dict[str, Any] = {"symbols": words.symbols, "words": words, "padding": tokens.padding}
-    return Objective(options, **build_parts(options, folder=tokens.tables, **wanted))
+    options = TrueNegativeOptions(hc_weight=1.0, hc_detector=detector, synonym_table=given)
+    return Objective(options, tokens.setting(options))
 
 
 def exclusions(tokens: Tokens) -> SynonymTable | None:

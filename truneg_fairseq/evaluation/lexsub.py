@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from ..errors import TrueNegError
-from ..objectives.soft_targets import synonym_targets
+from ..objectives.soft_targets import synonym_words
 from ..results.intervals import Ratio
 from ..results.result import Metric
 from ..synonyms.table import SynonymTable
@@ -249,11 +249,9 @@ class Lexsub(Yardstick):
         for index, row in scorer.rows([place.query() for place in self.places]):
             gold = self.places[index].gold
             listed = torch.from_numpy(table.synonyms(gold)).long()[None]
-            one = {"gold": torch.tensor([gold]), "embeddings": embeddings}
-            soft = synonym_targets(listed, torch.tensor([True]), LOOK_UP_WEIGHT, **one)
-            assert soft.probability is not None
+            _, shares = synonym_words(listed, gold=torch.tensor([gold]), embeddings=embeddings)
             mixed = np.exp(row.astype(np.float64))
-            mixed[listed[0].numpy()] += float(soft.share) * soft.probability[0].double().numpy()
+            mixed[listed[0].numpy()] += LOOK_UP_WEIGHT * shares[0].double().numpy()
             yield index, np.log(mixed / mixed.sum()).astype(np.float32)
 
     def _of_oracle(self, place: Place, gold: Gold) -> Parts:

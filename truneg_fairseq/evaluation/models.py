@@ -108,14 +108,14 @@ class OpenedModel:
 
     def recorded_table(self) -> Path | None:
         """The synonym table that a fairseq checkpoint was trained with, as its options record it; None without one."""
-        from ..objectives.options import ElectraOptions
+        from ..objectives.options import TABLE, ElectraOptions
         from ..options import select
         from ..synonyms.build import table_beside
 
         if self.checkpoint is None:
             return None
         options = select(ElectraOptions, SimpleNamespace(**self.checkpoint.criterion))
-        if not options.needs_table:
+        if TABLE not in options.sources:
             return None
         if options.synonym_table:
             return Path(options.synonym_table)

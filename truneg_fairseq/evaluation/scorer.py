@@ -18,7 +18,7 @@ from typing_extensions import override
 from ..data.indexed import token_counts
 from ..data.tokenizer import PretrainedVocabulary, vocabulary_of
 from ..errors import TrueNegError
-from ..objectives import CorpusTargets, EncoderPasses, MaskedPredictions, Objective
+from ..objectives import CorpusTargets, EncoderPasses, MaskedPredictions, Objective, Setting, TrueNegativeOptions
 from ..synonyms.build import cache_path
 from ..vocabulary import (
     BOS,
@@ -94,6 +94,11 @@ class Tokens(ABC):
     def tables(self) -> Path:
         """The folder of a synonym table that is not given: the data, or one of the cache."""
         return self.folder or cache_path(self.vocabulary, None).with_suffix("")
+
+    def setting(self, options: TrueNegativeOptions) -> Setting:
+        """What an objective, or a source of alternatives, can know of the words."""
+        known: dict[str, Any] = {"symbols": self.symbols, "vocabulary": self.vocabulary, "folder": self.tables}
+        return Setting(options=options, padding=self.padding, **known)
 
     def token(self, word: str) -> int:
         """The token of a whole word, -1 where it has none."""
@@ -253,23 +258,6 @@ class Scorer:
         return sums
 
     @torch.inference_mode()
-    def states(self, query: Query, replacements: NDArray[np.int64]) -> Tensor:
-        """Every layer's hidden states at a place with other tokens in it, shape (L, R, H), on the CPU.
-
-        ``replacements`` is int64, shape (R,).
-        """
-        self._check_length([query])
-        size = max(1, self.batch_tokens // len(query.tokens))
-        parts = []
-        for chosen in np.split(replacements, range(size, len(replacements), size)):
-            rows = np.repeat(query.tokens[None], len(chosen), axis=0)
-            rows[:, query.position] = chosen
-            tokens, lengths = self._padded(list(rows))
-            layers = self.layers(tokens, lengths, tokens)
-            parts.append(torch.stack([layer[:, query.position] for layer in layers]).float().cpu())
-        return torch.cat(parts, dim=1)
-
-    @torch.inference_mode()
     def mean_states(self, sequences: Sequence[NDArray[np.int64]]) -> Tensor:
         """The mean over its tokens of the last layer's states of every sequence, fp32, shape (N, H), on the CPU."""
         queries, means = [Query(sequence, 0) for sequence in sequences], dict[int, Tensor]()
@@ -293,14 +281,19 @@ class Scorer:
         lengths, chosen = lengths.to(self._device), target.ne(self.padding)
         logits = self._predict(tokens, lengths, chosen)
         predicted = objective.predict(logits, target, tokens, chosen.reshape(-1).nonzero().squeeze(1))
-        passes = EncoderPasses(
+        layers = with_layers or "states" in objective.reads
+        passes = self.passes(predicted, lengths, with_layers=layers)
+        return objective.judge(predicted, passes), passes
+
+    def passes(self, predicted: MaskedPredictions, lengths: Tensor, *, with_layers: bool) -> EncoderPasses:
+        """What an objective, or a source of alternatives, asks of the model at predictions, on its device."""
+        return EncoderPasses(
             predicted,
-            objective.options,
+            TrueNegativeOptions(),
             embeddings=lambda: self.embeddings,
             encode=lambda given, *_: self.layers(given, lengths, predicted.original),
             with_layers=with_layers,
         )
-        return objective.judge(predicted, passes), passes
 
     def _predict(self, tokens: Tensor, lengths: Tensor, chosen: Tensor) -> Tensor:
         """The logits, of the mixture with the counts where there are some."""

@@ -13,6 +13,8 @@ from ..corpus_counts import counts_beside
 from ..errors import TrueNegError
 from ..launch.training import MODEL_NAME, TrainingRun
 from ..models.checkpoints import read_checkpoint
+from ..objectives.options import named_sources
+from ..registry import digests
 from ..trainer.checkpoints import LAST
 from ..trainer.folder import sampled_fingerprint
 from .settings import DEFAULTS, Experiment, Options, flags_of, kept_options
@@ -74,11 +76,14 @@ class Pretraining(TrainingRun):
         read = (each for pattern in ("dict*.txt", "train*.bin", "train*.idx") for each in experiment.data.glob(pattern))
         files |= {f"data, {path.name}": path for path in sorted(read)}
         files |= {f"--{name}": path for name, path in experiment.files_of(self.arm).items()}
-        if self.options.get("corpus-targets") and "--corpus-counts" not in files:
+        flags = kept_options(self.options)
+        sources = named_sources(flags.get("--soft-targets"), flags.get("--hc-detector"))
+        if "corpus" in sources and "--corpus-counts" not in files:
             files["--corpus-counts"] = counts_beside(experiment.data)
         return {
             **{"updates": experiment.updates, "precision": experiment.precision, "arch": experiment.model.arch},
             **kept_options({name: value for name, value in self.options.items() if name not in _WITHOUT_EFFECT}),
+            **{f"the code of {name}": digest for name, digest in digests(sources).items()},
             **{name: fingerprint(path) for name, path in files.items() if path is not None},
             **({"every": experiment.evaluations.every} if experiment.milestones else {}),
         }

@@ -33,7 +33,8 @@ from ..criterions.masked_lm_true_neg import log_rates
 from ..errors import TrueNegError, one_line_errors
 from ..models.checkpoints import check_fingerprint
 from ..models.encoder import AnswerLogits
-from ..objectives.loss import BITS, Rate
+from ..objectives.build import BITS
+from ..objectives.loss import Rate
 from ..options import check, option
 from ..vocabulary import MASK_SYMBOL
 from .squad_features import SquadFeatures, answer_questions, best_spans, score_answers

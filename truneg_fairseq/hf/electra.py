@@ -16,9 +16,9 @@ from transformers.modeling_outputs import ModelOutput
 from transformers.models.electra.modeling_electra import ElectraPreTrainedModel
 
 from ..objectives import MaskedPredictions, Outcome, UpdateSize, fill, sample_tokens
+from ..objectives.build import BITS
 from ..objectives.electra import ELECTRA_RATES, add_discriminator
 from ..objectives.loop import encode_layers
-from ..objectives.loss import BITS
 from ..objectives.options import ElectraOptions
 from ..objectives.passes import unwrap
 from .collator import seeded
@@ -149,14 +149,13 @@ class ElectraTrainer(TrueNegativeTrainer):
         positions = masked_positions(labels)
         self._batch = inputs, labels, positions
         with self.projection.at(positions):
-            outputs = model(**inputs, replace=self._replace, with_layers=self.true_negatives.uses_context)
+            outputs = model(**inputs, replace=self._replace, with_layers="states" in self.true_negative_loss.reads)
         predicted = self._predicted
         del self._batch, self._predicted
         halves, loss, filled = unwrap(model), self.true_negative_loss, (outputs.tokens, outputs.states)
         with self.accelerator.autocast():
             passes = loss.passes(predicted, halves, inputs, encoder=halves.discriminator.electra, filled=filled)
-        found = loss.judge(predicted, passes)
-        scored = loss.loss(found, passes, update)
+        found, scored = loss.step(predicted, passes, update)
         read = {"tokens": outputs.tokens, "logits": outputs.logits}
         return add_discriminator(loss, scored, found, passes, **read, update=update), outputs
 

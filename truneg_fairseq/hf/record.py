@@ -15,6 +15,7 @@ import numpy as np
 from transformers.trainer import TRAINER_STATE_NAME
 
 from ..files import VERSION, replacing_text
+from ..registry import digests
 
 logger = logging.getLogger(__name__)
 
@@ -81,6 +82,7 @@ def record_of(trainer: Any, model: Any) -> dict[str, Any]:
         "base_model": getattr(model, "name_or_path", "") or None,
         "data": {"train": _described(trainer.train_dataset), "validation": _described(trainer.eval_dataset)},
         "true_negatives": asdict(trainer.true_negatives),
+        "ideas": digests(trainer.true_negatives.sources),
         "masks": {name: getattr(collator, name, None) for name in ("mlm_probability", "whole_words")},
         "training": {
             **{name: arguments[name] for name in _TRAINING},
@@ -92,7 +94,7 @@ def record_of(trainer: Any, model: Any) -> dict[str, Any]:
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """What differs between two records, as "name before -> now"."""
     pairs = {"base_model": (before.get("base_model"), now["base_model"])}
-    for part in ("data", "true_negatives", "masks", "training"):
+    for part in ("data", "true_negatives", "ideas", "masks", "training"):
         recorded = before.get(part, {})  # an option that is newer than the record is not compared
         pairs |= {f"{part}.{name}": (recorded[name], value) for name, value in now[part].items() if name in recorded}
     return [f"{name} {old} -> {new}" for name, (old, new) in pairs.items() if old != new]

@@ -18,8 +18,8 @@ from transformers.trainer_callback import TrainerState
 from transformers.trainer_utils import TrainOutput, default_compute_objective
 
 from ..errors import TrueNegError, refuse
-from ..objectives import MaskedPredictions, Outcome, TrueNegativeLoss, TrueNegativeOptions, UpdateSize
-from ..objectives.build import parts_for_tokenizer
+from ..objectives import Alternatives, MaskedPredictions, Outcome, TrueNegativeLoss, TrueNegativeOptions, UpdateSize
+from ..objectives.build import setting_of_tokenizer
 from ..objectives.loop import add_counts, at_least_one, of_all_processes, rates_of
 from ..objectives.loss import ACCURACY, CORRECTION_RATES, IGNORED, Rate
 from ..objectives.passes import embeddings_in_use, unwrap
@@ -55,6 +55,7 @@ class TrueNegativeTrainer(Trainer):
         model: a masked LM of transformers.
         args: transformers' ``TrainingArguments``.
         true_negatives: what is minimised; None for plain masked-LM training.
+        ideas: sources of alternatives that are made already, by the names that ``true_negatives`` has.
         others: as of Trainer; ``processing_class`` must be the model's tokenizer. Without a ``data_collator``
             :class:`~.collator.DataCollatorForTrueNegatives` masks 15 % of the tokens.
     """
@@ -73,6 +74,7 @@ class TrueNegativeTrainer(Trainer):
         args: Any = None,
         *,
         true_negatives: TrueNegativeOptions | None = None,
+        ideas: Mapping[str, Alternatives] | None = None,
         **others: Any,
     ) -> None:
         if others.get("data_collator") is None and (tokenizer := others.get("processing_class")) is not None:
@@ -90,8 +92,9 @@ class TrueNegativeTrainer(Trainer):
             raise ValueError("processing_class: found none, expected the model's tokenizer")
         # PEFT's embeddings have no num_embeddings.
         size = len(unwrap(self.model).get_input_embeddings().weight)
-        parts = parts_for_tokenizer(tokenizer, self.true_negatives, size)
-        self.true_negative_loss = TrueNegativeLoss(self.true_negatives, **parts).to(self.args.device)
+        setting = setting_of_tokenizer(tokenizer, self.true_negatives, size)
+        setting.log_expected()
+        self.true_negative_loss = TrueNegativeLoss(self.true_negatives, setting, ideas=ideas).to(self.args.device)
         self.projection = projection.MaskedProjection(unwrap(self.model))
         self._loss_only = False
         self._counts: dict[bool, dict[str, Tensor]] = {True: {}, False: {}}  # by whether the model trains
@@ -117,7 +120,7 @@ class TrueNegativeTrainer(Trainer):
             (shared > 1, "found tensor, context or sequence parallelism, expected data parallelism alone"),
             (
                 smoothing,
-                f"label_smoothing_factor {smoothing}: expected 0; use TrueNegativeArguments(uniform_targets=...)",
+                f"label_smoothing_factor {smoothing}: expected 0; use soft_targets='uniform=...'",
             ),
             (self.compute_loss_func, "compute_loss_func: expected none; the loss is that of TrueNegativeArguments"),
             (not has_labels, f"label_names {args.label_names}: expected 'labels' too"),
@@ -186,6 +189,7 @@ class TrueNegativeTrainer(Trainer):
             (self._mask_anew(batch, index) for index, batch in enumerate(epoch_iterator)), num_batches, device
         )
         self._update_tokens, self._micro_batch = None, 0
+        self.true_negative_loss.progress = self.state.global_step / max(1, self.state.max_steps)
         if items is not None:
             originals = (torch.where(each["labels"].eq(IGNORED), each["input_ids"], each["labels"]) for each in batches)
             counts = [each.ne(self.true_negative_loss.padding).sum() for each in originals]
@@ -234,7 +238,7 @@ class TrueNegativeTrainer(Trainer):
         predicted = self.predict_masked(outputs.logits, inputs, labels, positions)
         with self.accelerator.autocast():  # which the unwrapped model's passes have not of accelerate's wrapper
             passes = self.true_negative_loss.passes(predicted, unwrap(model), inputs)
-        return self.true_negative_loss.loss(self.true_negative_loss.judge(predicted, passes), passes, update), outputs
+        return self.true_negative_loss.step(predicted, passes, update)[1], outputs
 
     def predict_masked(
         self, logits: Tensor, inputs: dict[str, Any], labels: Tensor, positions: Tensor

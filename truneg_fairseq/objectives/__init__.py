@@ -1,8 +1,10 @@
 """The mathematics of true-negative training: tensors in, losses and counts out. No fairseq here."""
 
+from .alternatives import Alternatives
+from .build import Setting
 from .corpus_targets import CorpusTargets
 from .electra import sample_tokens
-from .false_negatives import Detector, find_false_negatives, pair_keys
+from .false_negatives import Detector
 from .loop import TrueNegativeLoss
 from .loss import Objective, Outcome, UpdateSize
 from .options import ElectraOptions, TrueNegativeOptions
@@ -10,6 +12,7 @@ from .passes import EncoderPasses, MaskedPredictions, fill, gather_rows
 from .soft_targets import SynonymLists
 
 __all__ = [
+    "Alternatives",
     "CorpusTargets",
     "Detector",
     "ElectraOptions",
@@ -17,13 +20,12 @@ __all__ = [
     "MaskedPredictions",
     "Objective",
     "Outcome",
+    "Setting",
     "SynonymLists",
     "TrueNegativeLoss",
     "TrueNegativeOptions",
     "UpdateSize",
     "fill",
-    "find_false_negatives",
     "gather_rows",
-    "pair_keys",
     "sample_tokens",
 ]

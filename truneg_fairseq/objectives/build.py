@@ -1,85 +1,116 @@
-"""The parts of the objective that the options of a training describe: word boundaries, synonyms, counts, detector."""
+"""What a training knows, for sources of alternatives and regularizers to be made of."""
 
 from __future__ import annotations
 
 import logging
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from ..errors import TrueNegError
 from ..vocabulary import (
+    PAD,
     Vocabulary,
     WordBoundaries,
     load_transformers_tokenizer,
     padding_of,
+    read_symbols,
     symbols_of_tokenizer,
     vocabulary_of_tokenizer,
 )
 from .corpus_targets import CorpusTargets
-from .false_negatives import Detector, acceptance_model, pair_keys
-from .loss import BITS
-from .options import TABLE, TrueNegativeOptions
+from .options import TrueNegativeOptions
 from .passes import MaskedPredictions, fill, gather_rows
-from .soft_targets import SynonymLists
+
+if TYPE_CHECKING:
+    from ..synonyms import SynonymTable
 
 logger = logging.getLogger(__name__)
 
+BITS = 1 / math.log(2)
+"""Bits a nat: losses are logged in bits."""
 
-def build_parts(
-    options: TrueNegativeOptions,
-    *,
-    symbols: Sequence[str],
-    folder: Path,
-    padding: int,
-    words: Vocabulary | None = None,
-    teacher: Callable[[MaskedPredictions], Tensor] | None = None,
-) -> dict[str, Any]:
-    """The arguments of :class:`~.loss.Objective` for a dictionary.
+Teacher = Callable[[MaskedPredictions], Tensor]
+"""Another model's logits at the masked positions, shape (N, V), without gradient."""
 
-    Args:
-        options: what is minimised.
-        symbols: the tokens of the dictionary, by id, which counts are of; a model may have more rows.
-        folder: where the synonym table, the counts and the blocked pairs are, and are built where they are missing.
-        padding: the id of padding.
-        words: the dictionary's words; None to read them by the tokenizer in the folder.
-        teacher: see :class:`~.loss.Objective`.
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What a training knows. What is read of files is read when it is asked for first; what a loss without a tokenizer
+    does not know is refused then.
     """
-    options.check()
-    corpus = None
-    if options.corpus_targets:
-        from ..corpus_counts import counts_beside
 
-        corpus = read_corpus_targets(Path(options.corpus_counts or counts_beside(folder)), symbols)
-    parts: dict[str, Any] = {"padding": padding, "corpus": corpus, "teacher": teacher}
-    uses_table = options.needs_table or options.synonym_table is not None  # one that is only given is used to log
-    if not uses_table and not options.finds_false_negatives:
-        return parts
-    if words is None:
+    options: TrueNegativeOptions
+    padding: int = -1  # its id; -1 where no token is padding
+    symbols: Sequence[str] = ()  # the tokens of the dictionary, by id, which counts are of; a model may have more rows
+    folder: Path | None = None  # where tables and counts are, and are built where they are missing
+    vocabulary: Vocabulary | None = None  # the dictionary's words; None to read them by the tokenizer in the folder
+    open_teacher: Callable[[str], Teacher] | None = None  # of a file or name
+
+    @cached_property
+    def words(self) -> Vocabulary:
+        """The tokens understood: whole words, pieces, special symbols."""
+        if self.vocabulary is not None:
+            return self.vocabulary
         from ..data.tokenizer import vocabulary_of
 
-        words = vocabulary_of(symbols, folder, tokenization=options.tokenization)
-    unfinished = None if words.unfinished is None else torch.from_numpy(words.unfinished)
-    parts["boundaries"] = WordBoundaries(torch.from_numpy(words.continues), unfinished)
-    table = keys = None
-    if uses_table:
+        return vocabulary_of(self.symbols, self._folder, tokenization=self.options.tokenization)
+
+    @cached_property
+    def boundaries(self) -> WordBoundaries:
+        """Which tokens continue words."""
+        unfinished = None if self.words.unfinished is None else torch.from_numpy(self.words.unfinished)
+        return WordBoundaries(torch.from_numpy(self.words.continues), unfinished)
+
+    @cached_property
+    def table(self) -> SynonymTable:
+        """The synonym table."""
         from ..synonyms.build import provide_table
 
-        path = Path(options.synonym_table) if options.synonym_table else None
-        table = provide_table(words, folder, path, options.synonym_source)
-        keys = pair_keys(*_pairs_of(table))
-        if options.synonym_targets:
-            parts["synonyms"] = SynonymLists(*_pairs_of(table), len(words))
-    only_logged = keys is not None and not options.needs_table and options.features == {TABLE}
-    if options.finds_false_negatives or only_logged:
-        parts["detector"] = _detector(options, words, folder, keys)
-    parts["table"] = table
-    return parts
+        path = Path(self.options.synonym_table) if self.options.synonym_table else None
+        return provide_table(self.words, self._folder, path, self.options.synonym_source)
+
+    @cached_property
+    def exclusions(self) -> SynonymTable:
+        """The pairs that no regression may accept: antonyms and other forms of a word, by WordNet."""
+        from ..synonyms.build import provide_exclusions
+
+        return provide_exclusions(self.words, self._folder)
+
+    @cached_property
+    def corpus(self) -> CorpusTargets:
+        """The counts of a text."""
+        from ..corpus_counts import counts_beside
+
+        return read_corpus_targets(Path(self.options.corpus_counts or counts_beside(self._folder)), self.symbols)
+
+    @cached_property
+    def teacher(self) -> Teacher:
+        """The model of ``--teacher``."""
+        if self.options.teacher is None or self.open_teacher is None:
+            raise TrueNegError("--soft-targets teacher: expected --teacher too, the masked LM that teaches")
+        return self.open_teacher(self.options.teacher)
+
+    @property
+    def _folder(self) -> Path:
+        if self.folder is None:
+            raise TrueNegError(
+                f"TrueNegativeLoss with {self.options.described()}: looks at a tokenizer's words; expected "
+                "TrueNegativeLoss.for_tokenizer(tokenizer, ...) or TrueNegativeLoss.for_dictionary(file, ...)"
+            )
+        return self.folder
+
+    def log_expected(self) -> None:
+        """Says in the log what losses to expect."""
+        corpus = self.corpus if "corpus" in self.options.sources else None
+        logger.info("%s", expected_losses(len(self.vocabulary or self.symbols), corpus))
 
 
 def expected_losses(size: int, corpus: CorpusTargets | None) -> str:
@@ -109,30 +140,13 @@ def read_corpus_targets(path: Path, symbols: Sequence[str]) -> CorpusTargets:
     return CorpusTargets(torch.from_numpy(counts.words), pairs, triples, discount=counts.discount, most=counts.most)
 
 
-def _detector(options: TrueNegativeOptions, words: Vocabulary, folder: Path, keys: Tensor | None) -> Detector:
-    features, threshold = options.features, options.hc_threshold
-    if features == {TABLE}:
-        return Detector(features, threshold, keys)
-    from ..synonyms.build import provide_exclusions
-    from ..synonyms.wordnet import eligible_words
-
-    file, pairs = options.hc_acceptance_model, provide_exclusions(words, folder)
-    return Detector(
-        features,
-        threshold,
-        keys if TABLE in features else None,
-        acceptance_model(features, Path(file) if file else None),
-        eligible=torch.from_numpy(eligible_words(words)),
-        blocked=pair_keys(*_pairs_of(pairs)),
-    )
+def setting_of_dictionary(options: TrueNegativeOptions, path: Path) -> Setting:
+    """The setting of fairseq's ``dict.txt``, whose folder has the table."""
+    return Setting(options=options, padding=PAD, symbols=read_symbols(path), folder=path.parent)
 
 
-def _pairs_of(table: Any) -> tuple[Tensor, Tensor]:
-    return torch.from_numpy(table.gold).long(), torch.from_numpy(table.synonym).long()
-
-
-def parts_for_tokenizer(tokenizer: Any, options: TrueNegativeOptions, size: int | None = None) -> dict[str, Any]:
-    """:func:`build_parts` for a tokenizer of transformers, or its folder.
+def setting_of_tokenizer(tokenizer: Any, options: TrueNegativeOptions, size: int | None = None) -> Setting:
+    """The setting of a tokenizer of transformers, or of its folder.
 
     ``size`` is the number of rows of the model's embeddings, if it is known.
     """
@@ -141,16 +155,17 @@ def parts_for_tokenizer(tokenizer: Any, options: TrueNegativeOptions, size: int 
     if isinstance(tokenizer, str | Path):
         tokenizer = load_transformers_tokenizer(str(tokenizer))
     words = vocabulary_of_tokenizer(tokenizer, options.tokenization, size)
-    teacher = transformers_teacher(options.teacher, tokenizer) if options.teacher_targets and options.teacher else None
-    # A folder of the cache for each tokenizer and source.
-    folder: Path = cache_path(words, options.synonym_source).with_suffix("")
-    symbols, padding = symbols_of_tokenizer(tokenizer), padding_of(tokenizer)
-    parts = build_parts(options, symbols=symbols, folder=folder, padding=padding, words=words, teacher=teacher)
-    logger.info("%s", expected_losses(len(words), parts["corpus"]))
-    return parts
+    return Setting(
+        options=options,
+        padding=padding_of(tokenizer),
+        symbols=symbols_of_tokenizer(tokenizer),
+        folder=cache_path(words, options.synonym_source).with_suffix(""),  # for each tokenizer and source
+        vocabulary=words,
+        open_teacher=lambda name: transformers_teacher(name, tokenizer),
+    )
 
 
-def transformers_teacher(name: str, tokenizer: Any) -> Callable[[MaskedPredictions], Tensor]:
+def transformers_teacher(name: str, tokenizer: Any) -> Teacher:
     """The logits of a masked LM of transformers, a folder or a name, at the masked positions; shape (N, V).
 
     It reads ``[MASK]`` at every masked position, also where the student reads a word.

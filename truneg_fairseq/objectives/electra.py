@@ -8,7 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .loss import BITS, CORRECTION_RATES, OBJECTIVE, Objective, Outcome, Rate, UpdateSize, scaled_mean
+from .build import BITS
+from .loss import CORRECTION_RATES, OBJECTIVE, Objective, Outcome, Rate, UpdateSize, scaled_mean
 from .options import ElectraOptions
 from .passes import EncoderPasses, MaskedPredictions, gather_rows
 

@@ -1,75 +1,32 @@
-"""Which predictions are false negatives: whole words that a synonym table lists, or that people would accept.
+"""Which predictions are false negatives: whole words that sources of alternatives accept in place of the original ones.
 
-A detector looks at some of the :data:`~.options.FEATURES`. With "table" among them only pairs of the synonym table are
-candidates (hard correction, Eq. 2); without it every other word is. A logistic regression, fitted on judgements of
-people by ``truneg synonyms judge --fit``, makes of the features a probability that people accept the candidate; from a
-threshold on the candidate is a false negative (docs/explain/false_negatives.md has what each feature is worth).
-
-Antonyms, numbers and other forms of the same word are near in embeddings and hidden states too. Such pairs are never
-false negatives of a detector that gives probabilities.
+Of sources that give a feature and no acceptance ("embedding", "context") a logistic regression, fitted on judgements of
+people by ``truneg synonyms judge --fit``, makes a probability that people accept the candidate; from a threshold on the
+candidate is a false negative (docs/explain/false_negatives.md has what each feature is worth). Antonyms, numbers and
+other forms of the same word are near in embeddings and hidden states too: it never accepts these.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import TrueNegError
 from ..files import read_json, replacing_text
-from .options import FEATURES, TABLE
-from .passes import EncoderPasses, MaskedPredictions, gather_rows
+from .options import FLAT
+from .passes import EncoderPasses, MaskedPredictions
+from .soft_targets import SynonymLists, among, cosine_of
+
+_FIRST = {name: rank for rank, name in enumerate(("table", "embedding", "context"))}  # in names of files
 
 MODELS = Path(__file__).with_name("acceptance_models")
 """The folder of the fitted regressions that come with the package, one JSON a set of features."""
-
-_LAST_KEY = torch.iinfo(torch.int64).max
-
-
-def pair_keys(gold: Tensor, synonym: Tensor) -> Tensor:
-    """The look-up keys of ordered (gold, synonym) pairs of token ids, int64, shape (P,); int64, shape (P + 1,), sorted.
-
-    A pair is one integer, gold * 2^32 + synonym, so that membership of many pairs is one binary search on the device.
-    The last key is larger than every pair: the search's answer is always a valid index, for an empty table too.
-    """
-    keys = torch.sort((gold << 32) + synonym).values
-    return torch.cat([keys, keys.new_full((1,), _LAST_KEY)])
-
-
-def contains_pairs(keys: Tensor, gold: Tensor, synonym: Tensor) -> Tensor:
-    """Which (gold, synonym) pairs are among the keys of :func:`pair_keys`; bool, of the ids' shape."""
-    wanted = (gold << 32) + synonym
-    return keys[torch.searchsorted(keys, wanted)].eq(wanted)
-
-
-def find_false_negatives(gold: Tensor, prediction: Tensor, whole_word: Tensor, keys: Tensor) -> Tensor:
-    """The false negatives of Eq. 2: mistakes whose prediction is a synonym of a gold whole word; bool, shape (N,).
-
-    A prediction that equals the gold word is never one: read literally, Eq. 2 would drop the loss of correct
-    predictions, because the paper's own synonym lists (Figure 3) contain the word itself.
-
-    Args:
-        gold: int64, shape (N,), the original tokens w_k.
-        prediction: int64, shape (N,), the predicted tokens r_k.
-        whole_word: bool, shape (N,), where the gold token is a whole word in its sequence.
-        keys: of :func:`pair_keys`.
-    """
-    return contains_pairs(keys, gold, prediction) & whole_word & gold.ne(prediction)
-
-
-def embedding_cosine(embeddings: Tensor, gold: Tensor, candidate: Tensor) -> Tensor:
-    """The cosine of two words' input embeddings, fp32, without gradient; 0 where a vector is zero or not finite.
-
-    ``embeddings`` have the shape (V, E) and any floating type; the words are int64, of shapes that broadcast.
-    """
-    table = embeddings.detach()
-    return _cosine(table[gold], table[candidate])
 
 
 def context_cosine(gold: Tensor, candidate: Tensor) -> Tensor:
@@ -78,18 +35,14 @@ def context_cosine(gold: Tensor, candidate: Tensor) -> Tensor:
     Both are of L layers at N places, shape (L, N, H). Gives fp32, shape (N,), without gradient; where a vector is zero
     or not finite its cosine is 0.
     """
-    return _cosine(gold.detach(), candidate.detach()).mean(0)
-
-
-def _cosine(left: Tensor, right: Tensor) -> Tensor:
-    return F.cosine_similarity(left.float(), right.float(), dim=-1).nan_to_num(nan=0.0).clamp(-1.0, 1.0)
+    return cosine_of(gold.detach(), candidate.detach()).mean(0)
 
 
 @dataclass(frozen=True)
 class AcceptanceModel:
     """A logistic regression: P(accepted) = sigmoid(intercept + sum of coefficient x feature)."""
 
-    coefficients: dict[str, float]  # by feature, of :data:`FEATURES`; for the features as they are, not standardised
+    coefficients: dict[str, float]  # by source of alternatives, of its feature as it is, not standardised
     intercept: float  # added to them
     # how it was fitted: data with its checksum, checkpoint, settings, measured quality, versions
     provenance: dict[str, Any] = field(default_factory=dict)
@@ -115,84 +68,112 @@ class AcceptanceModel:
         return read_json(path, cls, expected="an acceptance model, the JSON that 'truneg synonyms judge --fit' writes")
 
 
-def acceptance_model(features: Collection[str], path: Path | None = None) -> AcceptanceModel:
-    """The regression of exactly these features in a file (``--hc-acceptance-model``), or that of the package."""
-    model = AcceptanceModel.load(MODELS / acceptance_file(features) if path is None else path)
-    if model.coefficients.keys() != set(features):
+def acceptance_model(
+    features: Collection[str], path: Path | None = None, among: Collection[str] | None = None
+) -> AcceptanceModel:
+    """The regression of these features in a file (``--hc-acceptance-model``), or that of the package.
+
+    That of a file may have others of a detector too, which are ``among`` its sources.
+    """
+    shipped = MODELS / acceptance_file(features)
+    if path is None and not shipped.exists():
+        raise TrueNegError(
+            f"--hc-detector {'+'.join(in_order(features))}: the package has no regression of these together; expected "
+            "one of 'truneg synonyms judge --fit', given with --hc-acceptance-model"
+        )
+    model = AcceptanceModel.load(path or shipped)
+    if not {*features} <= model.coefficients.keys() <= {*(among or features)}:
         raise TrueNegError(
             f"--hc-acceptance-model {path}: is of {'+'.join(model.coefficients)}, but the detector is "
-            f"{'+'.join(sorted(features))}; expected the same; set the detector, or fit another model"
+            f"{'+'.join(among or features)}; expected the same; set the detector, or fit another model"
         )
     return model
 
 
-def acceptance_file(features: Collection[str]) -> str:
+def in_order(features: Iterable[str]) -> list[str]:
+    """As the package names sets of features: the table first, the package's own before others."""
+    return sorted(features, key=lambda name: (_FIRST.get(name, len(_FIRST)), name))
+
+
+def acceptance_file(features: Iterable[str]) -> str:
     """The file name of the model of a set of features: ``table_embedding.json`` and the like."""
-    return f"{'_'.join(name for name in FEATURES if name in features)}.json"
+    return f"{'_'.join(in_order(features))}.json"
 
 
 class FalseNegatives(NamedTuple):
     """What a detector says of N tokens in place of the gold words."""
 
     is_false_negative: Tensor  # bool, shape (N,)
-    # fp32, shape (N,), the probability that people accept the token, 0 where it is no false negative; None where the
-    # detector is a table alone
+    # fp32, shape (N,), the acceptance by the source that accepts it least, 0 where it is no false negative; None where
+    # all sources are certain
     acceptance: Tensor | None
+    # by source, or sources of one regression: bool, shape (N,), the mistakes on whole words that it alone accepts
+    by_source: dict[str, Tensor]
 
 
 class Detector(nn.Module):
-    """Finds false negatives.
+    """Finds false negatives: mistakes that all of its sources of alternatives accept.
+
+    A prediction that equals the gold word is never one: read literally, Eq. 2 would drop the loss of correct
+    predictions, because the paper's own synonym lists (Figure 3) contain the word itself.
 
     Args:
-        features: some of :data:`~.options.FEATURES`.
-        threshold: the smallest probability of acceptance, in [0, 1].
-        keys: int64, shape (P + 1,), of :func:`pair_keys`; needed where "table" is among the features.
-        regression: makes the probability from the features; None for a table alone.
-        eligible: bool, shape (V,), the words that can be gold or accepted: no pieces, numbers, stop words; needed where
-            there is a regression.
-        blocked: int64, shape (P + 1,), of :func:`pair_keys`, of pairs that are never accepted, however near they are:
-            antonyms, and other forms of the same word; needed where there is a regression.
+        sources: by name, with :data:`~.options.FLAT` for those whose words are alike.
+        threshold: the smallest acceptance, in [0, 1], of sources that are not certain.
+        size: V; a token beyond it is no word of the vocabulary.
+        regression: makes one acceptance of the features of the sources that it names.
+        eligible: bool, shape (V,), the words that it may judge: no pieces, numbers, stop words; needed with it.
+        blocked: the pairs that it never accepts, however near they are: antonyms, and other forms of the same word;
+            needed with it.
     """
 
-    keys: Tensor
     eligible: Tensor
-    blocked: Tensor
+    blocked: SynonymLists
 
     def __init__(
         self,
-        features: frozenset[str],
+        sources: Mapping[str, Any],
         threshold: float,
-        keys: Tensor | None = None,
+        size: int,
         regression: AcceptanceModel | None = None,
         *,
         eligible: Tensor | None = None,
-        blocked: Tensor | None = None,
+        blocked: SynonymLists | None = None,
     ) -> None:
         super().__init__()
-        self.features, self.threshold, self.regression = features, threshold, regression
-        for name, buffer in (("keys", keys), ("eligible", eligible), ("blocked", blocked)):
-            self.register_buffer(name, buffer, persistent=False)
+        self.threshold, self.size, self.regression = threshold, size, regression
+        if blocked is not None:
+            self.blocked = blocked
+        self.names, self.sources = tuple(sources), nn.ModuleList(sources.values())
+        self.register_buffer("eligible", eligible, persistent=False)
 
     @torch.no_grad()
-    def find(self, predicted: MaskedPredictions, tokens: Tensor, passes: EncoderPasses) -> FalseNegatives:
+    def find(self, batch: MaskedPredictions, tokens: Tensor, model: EncoderPasses) -> FalseNegatives:
         """Which tokens, int64, shape (N,), are acceptable in place of the gold words of a batch."""
-        assert predicted.whole_word is not None
-        gold = predicted.gold
-        if TABLE in self.features:
-            candidate = find_false_negatives(gold, tokens, predicted.whole_word, self.keys)
-        else:
-            candidate = predicted.whole_word & gold.ne(tokens)
-        if self.regression is None:
-            return FalseNegatives(candidate, None)
-        features = {TABLE: candidate}
-        blocked = contains_pairs(self.blocked, gold, tokens)
-        candidate = candidate & self.eligible[gold] & self.eligible[tokens] & ~blocked
-        if "embedding" in self.features:
-            features["embedding"] = embedding_cosine(passes.embeddings(), gold, tokens)
-        if "context" in self.features:
-            # In ELECTRA the sentence holds samples: a prediction that was not sampled has no state to look at.
-            candidate = candidate & gather_rows(passes.filled()[0], predicted.positions).eq(tokens)
-            features["context"] = context_cosine(*passes.hidden_states())
-        probability = self.regression.probability(features)
-        candidate = candidate & probability.ge(self.threshold)
-        return FalseNegatives(candidate, torch.where(candidate, probability, 0.0))
+        assert batch.whole_word is not None
+        mistake = batch.whole_word & batch.gold.ne(tokens) & tokens.lt(self.size)
+        batch = batch._replace(gold=batch.gold.clamp(max=self.size - 1))
+        tokens = tokens.where(mistake, batch.gold)
+        fitted = () if self.regression is None else tuple(self.regression.coefficients)
+        features: dict[str, Tensor] = {}
+        accepted: dict[str, Tensor] = {}
+        chances: list[Tensor] = []
+        for name, part in zip(self.names, self.sources, strict=True):
+            source: Any = part
+            if name in fitted and not source.is_certain:
+                features[name] = source.feature(batch, tokens, model)
+                continue
+            is_flat = name.endswith(FLAT) and not source.is_certain
+            chance = among(source.flat(batch, model), tokens) if is_flat else source.accepts(batch, tokens, model)
+            features[name] = chance = chance.float()
+            accepted[name] = chance.gt(0) if source.is_certain else chance.ge(self.threshold)
+            chances += [] if source.is_certain else [chance]
+        if self.regression is not None:
+            can_be = self.eligible[batch.gold] & self.eligible[tokens] & ~self.blocked.contains(batch.gold, tokens)
+            chances.append(self.regression.probability(features))
+            accepted["+".join(fitted)] = can_be & chances[-1].ge(self.threshold)
+        found = mistake
+        for each in accepted.values():
+            found = found & each
+        least = torch.where(found, torch.stack(chances).amin(0), 0.0) if chances else None
+        return FalseNegatives(found, least, {name: mistake & each for name, each in accepted.items()})

@@ -14,10 +14,10 @@ import torch.nn.functional as F
 from torch import Tensor, distributed, nn
 
 from ..errors import TrueNegError
-from ..vocabulary import PAD, read_symbols
-from .build import build_parts, expected_losses, parts_for_tokenizer
+from .alternatives import Alternatives
+from .build import Setting, setting_of_dictionary, setting_of_tokenizer
 from .call import Batch, Watch, lay_out, logits_of, passed_on, target_of
-from .loss import ACCURACY, CORRECTION_RATES, IGNORED, OBJECTIVE, Objective, Rate, UpdateSize, accumulated
+from .loss import ACCURACY, CORRECTION_RATES, IGNORED, OBJECTIVE, Objective, Rate, UpdateSize, accumulated, rates_in
 from .options import TrueNegativeOptions
 from .passes import (
     EncoderPasses,
@@ -31,26 +31,29 @@ from .soft_targets import SoftTargets
 
 logger = logging.getLogger(__name__)
 
-_MAY_BE_OVERRIDDEN = ("soft_targets", "find", "judge", "loss", "cross_entropy")
+_MAY_BE_OVERRIDDEN = ("soft_targets", "find", "judge", "step", "loss", "cross_entropy")
 
 
 class TrueNegativeLoss(Objective):
     """Cross-entropy that does not punish false negatives, for a loop of one's own.
 
-    ``TrueNegativeLoss(uniform_targets=0.1)`` takes the options of :class:`~.options.TrueNegativeOptions` as keywords.
-    Options that need a vocabulary: use :meth:`for_tokenizer` or :meth:`for_dictionary`. With every weight 0 the loss is
-    ``F.cross_entropy(logits, labels)`` to the bit; without a masked token it is 0, not NaN.
+    ``TrueNegativeLoss(soft_targets={"uniform": 0.1})`` takes the options of :class:`~.options.TrueNegativeOptions` as
+    keywords. Options that need a vocabulary: use :meth:`for_tokenizer` or :meth:`for_dictionary`. With every weight 0
+    the loss is ``F.cross_entropy(logits, labels)`` to the bit; without a masked token it is 0, not NaN. Shares that
+    fall follow :attr:`progress`: set ``loss_fn.progress = update / updates`` before each update.
 
     Args:
         options: what is minimised; None for the keywords.
+        setting: what is known of the words.
         ignore_index: the label of a token that is not predicted.
         reduction: "mean" (over the masked tokens), "sum", or "none" (a loss for each label, 0 where it is ignored).
-        keywords: options, where ``options`` is None; and the parts of :class:`~.loss.Objective`.
+        keywords: options, where ``options`` is None; and what :class:`~.loss.Objective` takes.
     """
 
     def __init__(
         self,
         options: TrueNegativeOptions | None = None,
+        setting: Setting | None = None,
         *,
         ignore_index: int = IGNORED,
         reduction: str = "mean",
@@ -59,23 +62,11 @@ class TrueNegativeLoss(Objective):
         if options is None:
             names = keywords.keys() & {each.name for each in fields(TrueNegativeOptions)}
             options = TrueNegativeOptions(**{name: keywords.pop(name) for name in names})
-        super().__init__(options, **keywords)
+        super().__init__(options, setting, **keywords)
         if reduction not in ("mean", "sum", "none"):
             raise ValueError(f"reduction: found {reduction!r}, expected mean, sum or none")
         if reduction == "none" and options.sr_sent_weight:
             raise ValueError('reduction "none": --sr-sent-weight has no loss for each token; expected "mean"')
-        needed = {
-            "hc_weight": self.detector,
-            "synonym_targets": self.synonyms,
-            "corpus_targets": self.corpus,
-            "teacher_targets": self.teacher,
-        }
-        for name, part in needed.items():
-            if getattr(options, name) and part is None:
-                raise TrueNegError(
-                    f"TrueNegativeLoss({name}={getattr(options, name)}): looks at a tokenizer's words; expected "
-                    "TrueNegativeLoss.for_tokenizer(tokenizer, ...) or TrueNegativeLoss.for_dictionary(file, ...)"
-                )
         self.ignore_index, self.reduction = ignore_index, reduction
         self._watch: Watch | None = None
         self._labels_seen = False
@@ -89,6 +80,7 @@ class TrueNegativeLoss(Objective):
         vocabulary_size: int | None = None,
         ignore_index: int = IGNORED,
         reduction: str = "mean",
+        ideas: Mapping[str, Alternatives] | None = None,
         **options: Any,
     ) -> TrueNegativeLoss:
         """The loss for a tokenizer of transformers, or the folder of one; the synonym table is built or found.
@@ -97,19 +89,25 @@ class TrueNegativeLoss(Objective):
         embeddings, for a ``synonym_table`` of a model that has more rows than its tokenizer has tokens.
         """
         chosen = TrueNegativeOptions(**options)
-        parts = parts_for_tokenizer(tokenizer, chosen, vocabulary_size)
-        return cls(chosen, ignore_index=ignore_index, reduction=reduction, **parts)
+        setting = setting_of_tokenizer(tokenizer, chosen, vocabulary_size)
+        setting.log_expected()
+        return cls(chosen, setting, ignore_index=ignore_index, reduction=reduction, ideas=ideas)
 
     @classmethod
     def for_dictionary(
-        cls, dictionary: str | Path, *, ignore_index: int = IGNORED, reduction: str = "mean", **options: Any
+        cls,
+        dictionary: str | Path,
+        *,
+        ignore_index: int = IGNORED,
+        reduction: str = "mean",
+        ideas: Mapping[str, Alternatives] | None = None,
+        **options: Any,
     ) -> TrueNegativeLoss:
         """The loss for fairseq's ``dict.txt``; the synonym table is beside it, built where it is missing."""
-        chosen, path = TrueNegativeOptions(**options), Path(dictionary)
-        symbols = read_symbols(path)
-        parts = build_parts(chosen, symbols=symbols, folder=path.parent, padding=PAD)
-        logger.info("%s", expected_losses(len(symbols), parts["corpus"]))
-        return cls(chosen, ignore_index=ignore_index, reduction=reduction, **parts)
+        chosen = TrueNegativeOptions(**options)
+        setting = setting_of_dictionary(chosen, Path(dictionary))
+        setting.log_expected()
+        return cls(chosen, setting, ignore_index=ignore_index, reduction=reduction, ideas=ideas)
 
     def forward(
         self,
@@ -163,8 +161,7 @@ class TrueNegativeLoss(Objective):
         predicted = self.predict(rows, batch.grid, batch.tokens, batch.places, self.ignore_index)
         predicted = self._completed(predicted, batch)
         passes = self._passes_of(predicted, attention_mask, model, embeddings)
-        judged = self.judge(predicted, passes)
-        outcome = self.loss(judged, passes, self._update(judged, items), self._by_position)
+        _, outcome = self.step(predicted, passes, self._update(predicted, items), self._by_position)
         loss = outcome.loss if torch.is_grad_enabled() else self._plain(rows, batch)[0]
         return self._reduced(loss, outcome.counts, batch, items)
 
@@ -315,14 +312,13 @@ class TrueNegativeLoss(Objective):
     def _is_plain(self) -> bool:
         options = self.options
         weights = options.sr_word_weight, options.sr_sent_weight, options.loss_truncation, self.label_smoothing
-        changed = any(weights) or options.softmax_temperature != 1.0 or bool(options.soft_target_shares)
+        changed = any(weights) or options.softmax_temperature != 1.0 or bool(self._soft)
         own = [getattr(type(self), name) is not getattr(Objective, name) for name in _MAY_BE_OVERRIDDEN]
         return not changed and not any(own) and self.detector is None
 
     @property
     def _needs_sentences(self) -> bool:
-        options = self.options
-        return bool(options.corpus_targets or options.sr_sent_weight or options.uses_context)
+        return "sentence" in self.reads or self.options.sr_sent_weight != 0
 
     @property
     def _reads_sentences(self) -> bool:
@@ -377,9 +373,12 @@ class TrueNegativeLoss(Objective):
             reader = encoder or encoder_of(model)
             given = {**_positions_of(reader, predicted.original), **passed_on(reader, inputs), "input_ids": tokens}
             with torch.set_grad_enabled(gradient and torch.is_grad_enabled()), dropout_off(reader, not dropout):
-                return encode_layers(reader, given, self.options.uses_context)
+                return encode_layers(reader, given, "states" in self.reads)
 
-        return EncoderPasses(predicted, self.options, embeddings=weight, encode=encode, filled=filled)
+        with_layers = "states" in self.reads
+        return EncoderPasses(
+            predicted, self.options, embeddings=weight, encode=encode, with_layers=with_layers, filled=filled
+        )
 
     def _lack(self, argument: str) -> TrueNegError:
         """What is wrong where a loss needs more than logits and labels."""
@@ -425,7 +424,7 @@ def of_all_processes(sums: Mapping[str, Tensor]) -> dict[str, float]:
 
 def rates_of(sums: Mapping[str, float], rates: Iterable[Rate]) -> dict[str, float]:
     """The rates whose counts are there, by name."""
-    return {rate.name: rate.value(sums) for rate in rates if set(rate.counts) <= sums.keys()}
+    return {rate.name: rate.value(sums) for rate in rates_in(sums, rates)}
 
 
 def add_counts(sums: dict[str, Tensor], counts: Mapping[str, Tensor]) -> None:

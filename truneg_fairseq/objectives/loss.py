@@ -6,28 +6,23 @@ soft targets: :meth:`Objective.predict`, :meth:`Objective.judge`, :meth:`Objecti
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..errors import TrueNegError
+from ..errors import TrueNegError, refuse
+from ..registry import ALTERNATIVES
 from ..vocabulary import WordBoundaries
-from .corpus_targets import CorpusTargets
-from .false_negatives import Detector, FalseNegatives
-from .options import TrueNegativeOptions
+from .alternatives import Alternatives
+from .build import BITS, Setting
+from .false_negatives import Detector, FalseNegatives, acceptance_model
+from .options import FLAT, TABLE, TrueNegativeOptions
 from .passes import EncoderPasses, MaskedPredictions, count_rows, full_precision, most_likely
-from .soft_targets import (
-    SoftTargets,
-    SynonymLists,
-    nearest_targets,
-    soft_cross_entropy,
-    synonym_targets,
-    teacher_targets,
-)
+from .soft_targets import SoftTargets, SynonymLists, soft_cross_entropy
 
 IGNORED = -100
 """The label of a token that is not predicted."""
@@ -55,39 +50,61 @@ class Objective(nn.Module):
 
     Args:
         options: what is minimised.
-        padding: the id of padding; -1 where it is not known, and no token is.
-        boundaries: which tokens continue words; None where nothing looks at words.
-        detector: finds the false negatives; None where nothing looks for them.
-        synonyms: for ``synonym_targets``.
-        corpus: for ``corpus_targets``.
-        teacher: for ``teacher_targets``: another model's logits at the masked positions, (N, V), without gradient.
+        setting: what sources of alternatives are made of; None for a loss that knows no words.
         label_smoothing: fairseq's epsilon, which gives nothing to the gold word and is not logged as a soft target.
-        table: the :class:`~truneg_fairseq.synonyms.SynonymTable` in use, for records and for explanations.
+        ideas: sources of alternatives of one's own that are made already, by the names that the options have.
     """
 
     continues: Tensor | None
     unfinished: Tensor | None
+    _progress: Tensor
 
     def __init__(
         self,
         options: TrueNegativeOptions,
+        setting: Setting | None = None,
         *,
-        padding: int = -1,
-        boundaries: WordBoundaries | None = None,
-        detector: Detector | None = None,
-        synonyms: SynonymLists | None = None,
-        corpus: CorpusTargets | None = None,
-        teacher: Callable[[MaskedPredictions], Tensor] | None = None,
         label_smoothing: float = 0.0,
-        table: Any = None,
+        ideas: Mapping[str, Alternatives] | None = None,
     ) -> None:
         super().__init__()
         options.check(label_smoothing)
-        self.options, self.padding, self.label_smoothing, self.table = options, padding, label_smoothing, table
-        self.detector, self.synonyms, self.corpus, self.teacher = detector, synonyms, corpus, teacher
-        continues, unfinished = boundaries or (None, None)
+        setting = setting or Setting(options=options)
+        self.options, self.padding, self.label_smoothing = options, setting.padding, label_smoothing
+        # A table that is only given is there to log with.
+        only_logs = options.synonym_table is not None and options.detectors == (TABLE,)
+        asked = options.sources | ({TABLE: "--synonym-table"} if only_logs else {})
+        made = {name: _made(name, flag, setting, ideas or {}) for name, flag in asked.items()}
+        unused = sorted({*(ideas or {})} - {*made})
+        refuse((unused, f"ideas: {', '.join(unused)}: no option names it; expected the names of the options"))
+        self.sources = nn.ModuleList(made.values())
+        # Tuples: of a dict that is empty torch.compile keeps no guard, and another loss would have its graph.
+        self._soft = tuple((share, made[share.source]) for share in options.shares)
+        self.detector = _detector(options, setting, made) if options.finds_false_negatives or only_logs else None
+        looks_at_words = self.detector is not None or any(source.whole_words for source in made.values())
+        continues, unfinished = setting.boundaries if looks_at_words else (None, None)
         self.register_buffer("continues", continues, persistent=False)
         self.register_buffer("unfinished", unfinished, persistent=False)
+        self.register_buffer("_progress", torch.zeros(()), persistent=False)
+        self.reads = frozenset().union(*(source.reads for source in made.values()))
+        self.table = setting.table if TABLE in made else None
+        """The :class:`~truneg_fairseq.synonyms.SynonymTable` in use, for records and for explanations."""
+
+    @property
+    def progress(self) -> float:
+        """How much of the training is done, in [0, 1]: of its updates. Shares of soft targets fall with it."""
+        return float(self._progress)
+
+    @progress.setter
+    def progress(self, done: float) -> None:
+        self._progress.fill_(done)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
+        def moved(tensor: Tensor) -> Tensor:  # fairseq halves criterions in fp16; what sources look up keeps its type
+            other = fn(tensor)
+            return other if other.dtype == tensor.dtype else tensor.to(other.device)
+
+        return super()._apply(moved, recurse)
 
     def follow(self, device: torch.device) -> None:
         """Moves the buffers to a device, where they are not there yet."""
@@ -102,7 +119,7 @@ class Objective(nn.Module):
     def predict(
         self, logits: Tensor, labels: Tensor, tokens: Tensor, positions: Tensor, ignored: int | None = None
     ) -> MaskedPredictions:
-        """The predictions of a batch; false negatives are not looked for yet, see :meth:`judge`.
+        """The predictions of a batch; false negatives are not looked for yet, see :meth:`step`.
 
         Args:
             logits: shape (N, V), with gradient.
@@ -127,6 +144,17 @@ class Objective(nn.Module):
         size, marks = len(self.continues), (self.continues, self.unfinished)
         boundaries = WordBoundaries(*(None if each is None else F.pad(each, (0, 1)) for each in marks))
         return boundaries.whole(original.clamp(max=size)) & original.lt(size)
+
+    def step(
+        self,
+        predicted: MaskedPredictions,
+        passes: EncoderPasses,
+        update: UpdateSize | None = None,
+        reduction: str = "sum",
+    ) -> tuple[MaskedPredictions, Outcome]:
+        """The predictions of :meth:`predict` with their false negatives marked, and their :meth:`loss`."""
+        judged = self.judge(predicted, passes)
+        return judged, self.loss(judged, passes, update, reduction)
 
     def judge(self, predicted: MaskedPredictions, passes: EncoderPasses) -> MaskedPredictions:
         """Finds the false negatives among the predictions: ``r_k`` in ``V[w_k]``, with ``w_k`` a whole word (Eq. 2)."""
@@ -225,26 +253,17 @@ class Objective(nn.Module):
     @torch.no_grad()
     def soft_targets(self, judged: MaskedPredictions, passes: EncoderPasses) -> list[SoftTargets]:
         """The shares of the target that go to other words than the gold one, each with its distribution."""
-        options, counted, soft = self.options, judged.counted, []
+        soft = []
         if share := self.label_smoothing:  # as in fairseq: nothing of it for the gold word
             size = judged.logits.size(-1)
-            soft.append(SoftTargets(counted.float() * (share * size / (size - 1))))
-        if share := options.uniform_targets:
-            soft.append(SoftTargets(counted.float() * share))
-        if share := options.synonym_targets:
-            assert self.synonyms is not None
-            assert judged.whole_word is not None
-            embeddings = passes.embeddings() if options.synonym_shape == "cosine" else None
-            lists = self.synonyms.lookup(judged.gold)
-            soft.append(synonym_targets(lists, judged.whole_word, share, gold=judged.gold, embeddings=embeddings))
-        if share := options.corpus_targets:
-            assert self.corpus is not None
-            soft.append(self.corpus.targets(judged, self.padding, share))
-        if share := options.nearest_targets:
-            soft.append(nearest_targets(passes.embeddings(), judged.gold, counted, share))
-        if share := options.teacher_targets:
-            assert self.teacher is not None
-            soft.append(teacher_targets(self.teacher(judged), counted, share))
+            soft.append(SoftTargets(judged.counted.float() * (share * size / (size - 1))))
+        known = judged  # to sources that look at words, which a model's further rows are not
+        if self.continues is not None:
+            known = judged._replace(gold=judged.gold.clamp(max=len(self.continues) - 1))
+        for (name, start, end), source in self._soft:
+            part = start if start == end else start + (end - start) * self._progress
+            batch = known if source.whole_words else judged
+            soft.append(source.target(batch, passes, part, flat=name.endswith(FLAT)))
         return soft
 
     def _word_distance(self, judged: MaskedPredictions, embeddings: Tensor) -> Tensor:
@@ -265,11 +284,47 @@ class Objective(nn.Module):
             counts["corrected_sentences"] = count_rows(judged.is_false_negative, judged)
             if judged.acceptance is not None:
                 counts["acceptance_sum"] = judged.acceptance.sum()
+            by_source = judged.by_source or {}
+            if len(by_source) > 1:
+                counts |= {f"accepted:{name}": accepted.sum() for name, accepted in by_source.items()}
         if others := soft[bool(self.label_smoothing) :]:
             vocabulary, shares = judged.logits.size(-1), torch.stack([each.share for each in others])
             given_away = torch.stack([each.given_away(judged.gold, vocabulary) for each in others])
             counts["smoothed"], counts["smoothed_mass"] = shares.gt(0).any(0).sum(), given_away.sum()
+            for row, (share, _) in enumerate(self._soft if len(self._soft) > 1 else ()):
+                counts[f"smoothed:{share.name}"] = shares[row].gt(0).sum()
+                counts[f"smoothed_mass:{share.name}"] = given_away[row].sum()
         return counts
+
+
+def _made(name: str, flag: str, setting: Setting, ideas: Mapping[str, Alternatives]) -> Alternatives:
+    """The source of a name: one that is given, or an instance of the registered class."""
+    found: Alternatives = ideas[name] if name in ideas else ALTERNATIVES.look_up(name, flag)(setting)
+    if next(found.parameters(), None) is not None:
+        raise TrueNegError(
+            f"{flag} {name}: {type(found).__name__} has parameters, which would be trained; expected buffers, and "
+            "another model in a list or a function"
+        )
+    return found
+
+
+def _detector(options: TrueNegativeOptions, setting: Setting, made: Mapping[str, Alternatives]) -> Detector:
+    sources = {name: made[name.removesuffix(FLAT)] for name in options.detectors}
+    fitted = [name for name, source in sources.items() if source.is_fitted and not name.endswith(FLAT)]
+    if not fitted and options.hc_acceptance_model is None:
+        return Detector(sources, options.hc_threshold, len(setting.words))
+    from ..synonyms.wordnet import eligible_words
+
+    path = Path(options.hc_acceptance_model) if options.hc_acceptance_model else None
+    together = [name for name in sources if name in fitted or name == TABLE]
+    return Detector(
+        sources,
+        options.hc_threshold,
+        len(setting.words),
+        acceptance_model(together, path, among=sources),
+        eligible=torch.from_numpy(eligible_words(setting.words)),
+        blocked=SynonymLists.of(setting.exclusions),
+    )
 
 
 def accumulated(dtype: torch.dtype) -> torch.dtype:
@@ -340,10 +395,6 @@ def scaled_mean(total: Tensor, update: UpdateSize) -> Tensor:
     return total * (update.masked / update.tokens.clamp(min=1))
 
 
-BITS = 1 / math.log(2)
-"""Bits a nat: losses are logged in bits."""
-
-
 class Rate(NamedTuple):
     """What is logged: scale * numerator / (denominator - subtracted), 0 where the denominator is 0.
 
@@ -378,3 +429,11 @@ CORRECTION_RATES = (
     Rate("sr", "sr_sum", "sample_size"),
     Rate("kl", "kl_sum", "kl_size"),
 )
+_BY_SOURCE = {"smoothed": None, "smoothed_mass": None, "accepted": "correct"}  # and what their denominator leaves out
+
+
+def rates_in(counts: Collection[str], rates: Iterable[Rate]) -> list[Rate]:
+    """The rates whose counts are there, and those of each source of alternatives, where there are several."""
+    named = (name.partition(":")[::2] for name in counts if ":" in name)
+    others = (Rate(f"{a}_{b}", f"{a}:{b}", "sample_size", _BY_SOURCE[a], 100.0) for a, b in named)
+    return [rate for rate in (*rates, *others) if set(rate.counts) <= set(counts)]

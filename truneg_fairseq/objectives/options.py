@@ -5,8 +5,9 @@ A field is a flag of fairseq-train, a key of hydra, an argument of transformers 
 and built-in types only.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 from .. import options
 from ..errors import TrueNegError, refuse
@@ -14,10 +15,50 @@ from ..options import flag_of, option
 from ..vocabulary import TOKENIZATIONS
 
 TABLE = "table"
-"""The detector that takes every pair of the synonym table."""
+"""The source of alternatives that is the synonym table."""
 
-FEATURES = (TABLE, "embedding", "context")
-"""What a detector looks at: 1 or 0 for a pair of the table, and the cosines of :mod:`~.false_negatives`."""
+FLAT = ":flat"
+"""Behind the name of a source: its words alike."""
+
+
+class Share(NamedTuple):
+    """The share of the target that goes to the words of a source, from the start of a training to its end."""
+
+    name: str  # of the source, with :data:`FLAT` where its words are alike
+    start: float  # in [0, 1]
+    end: float  # reached linearly by updates
+
+    @property
+    def source(self) -> str:
+        return self.name.removesuffix(FLAT)
+
+
+def parsed(text: str | None, flag: str) -> dict[str, str]:
+    """``NAME=VALUE,...`` of a flag by name."""
+    pairs = [item.strip().partition("=") for item in text.split(",")] if text else []
+    found = {name: value for name, _, value in pairs}
+    if len(found) < len(pairs) or not all(name and value for name, value in found.items()):
+        raise TrueNegError(f"{flag} {text}: expected NAME=NUMBER, with commas between several, each name once")
+    return found
+
+
+def named_sources(soft_targets: str | None, detector: str | None) -> dict[str, str]:
+    """The sources of alternatives that two options name, each with its flag."""
+    flags = dict.fromkeys(parsed(soft_targets, "--soft-targets"), "--soft-targets")
+    flags |= dict.fromkeys(detector.split("+") if detector else (), "--hc-detector")
+    return {name.removesuffix(FLAT): flag for name, flag in flags.items()}
+
+
+def _number(flag: str, item: str, value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise TrueNegError(f"{flag} {item}={value}: expected a number, such as {item}=0.1") from None
+
+
+def _joined(given: Any) -> Optional[str]:
+    """A mapping as one string, as files and command lines have it."""
+    return ",".join(f"{name}={value}" for name, value in given.items()) if isinstance(given, Mapping) else given
 
 
 def _share(help: str, default: float = 0.0) -> Any:
@@ -48,24 +89,23 @@ class GenerationOptions:
         "lexicon of the synonym table (default: the table beside the data, else wordnet): wordnet, inflected, or an "
         "expression such as wordnet&inflected; 'truneg synonyms build' makes tables of other sources",
     )
-    synonym_targets: float = _share("soft targets: the share of the target for the synonyms of the table")
-    corpus_targets: float = _share(
-        "soft targets: the share for the words that a text has between the same two neighbours (--corpus-counts)"
+    soft_targets: Optional[str] = option(
+        None,
+        "soft targets: NAME=SHARE, with commas between several: the share of the target for the words of a source of "
+        "alternatives: uniform (all words: label smoothing), table (the synonyms, by exp(cosine of the model's "
+        "embeddings / 0.1), from 0.3 on), embedding (the ten words with the nearest input embeddings), corpus (what a "
+        "text has between the same two neighbours), teacher (the 64 words that another model finds most probable), "
+        "context (the prediction, as far as people would accept it), or one of your own; NAME:flat makes its words "
+        "alike; 0.8..0 falls linearly from 0.8 to 0 over the training",
+        metavar="NAME=SHARE,...",
     )
     corpus_counts: Optional[str] = option(
-        None,
-        "counts for --corpus-targets, an npz of 'truneg data counts' (default: corpus_counts.npz beside the data)",
+        None, "counts for corpus, an npz of 'truneg data counts' (default: corpus_counts.npz beside the data)"
     )
     tokenization: str = option(
         "auto",
         "how the dictionary marks whole words: auto (detected), wordpiece, sentencepiece, gpt2, subword-nmt or words",
         choices=("auto", *TOKENIZATIONS),
-    )
-    synonym_shape: str = option(
-        "cosine",
-        "research: how --synonym-targets divides its share: 'cosine' (by exp(cosine of the model's embeddings / 0.1), "
-        "from 0.3 on) or 'uniform' (all alike)",
-        choices=("uniform", "cosine"),
     )
     sr_word_form: str = option(
         "argmax",
@@ -90,40 +130,48 @@ class TrueNegativeOptions(GenerationOptions):
         "ELECTRA)",
         ge=0,
     )
-    uniform_targets: float = _share("soft targets: the share for all words alike (label smoothing)")
-    nearest_targets: float = _share(
-        "soft targets: the share for the ten words with the nearest input embeddings, by exp(cosine / 0.1)"
-    )
-    teacher_targets: float = _share(
-        "soft targets: the share for the 64 words that another model (--teacher) finds most probable"
-    )
     teacher: Optional[str] = option(
         None,
-        "the model of --teacher-targets: a fairseq checkpoint of a masked LM with the same dictionary; with "
-        "transformers the folder or name of a masked LM with the same tokenizer",
+        "the model for teacher: a fairseq checkpoint of a masked LM with the same dictionary; with transformers the "
+        "folder or name of a masked LM with the same tokenizer",
     )
     softmax_temperature: float = option(
         1.0, "research: softmax temperature of the trained cross-entropy (footnote 11)", gt=0
     )
     hc_detector: str = option(
         TABLE,
-        "research: which mistakes are false negatives: 'table' (pairs of the synonym table); or words that people "
-        "would accept, judged by 'embedding' (cosine of the input embeddings) or 'context' (cosine of the states in "
-        "the sentence, mean over the layers), joined by '+'; with table only its pairs are judged: table+embedding",
+        "research: which mistakes are false negatives: what a source of alternatives accepts: 'table' (pairs of the "
+        "synonym table); 'embedding' (cosine of the input embeddings) and 'context' (cosine of the states in the "
+        "sentence, mean over the layers), of which a regression makes the probability that people accept the word; "
+        "any other source of --soft-targets. Of several, joined by '+', all must accept: table+embedding",
     )
-    hc_threshold: float = _share(
-        "research: smallest probability of acceptance that a detector other than table corrects", 0.5
-    )
+    hc_threshold: float = _share("research: smallest acceptance that a detector other than table corrects", 0.5)
     hc_acceptance_model: Optional[str] = option(
         None,
         "research: JSON of 'truneg synonyms judge --fit' that makes a probability of what the detector sees (default: "
-        "the package's, fitted on SWORDS)",
+        "the package's, fitted on SWORDS with MiniLM)",
     )
 
+    def __post_init__(self) -> None:
+        self.soft_targets = _joined(self.soft_targets)
+
     @property
-    def features(self) -> frozenset[str]:
-        """What the detector looks at, of :data:`FEATURES`."""
-        return frozenset(self.hc_detector.split("+"))
+    def detectors(self) -> tuple[str, ...]:
+        """The sources whose acceptance the detector joins, with :data:`FLAT` where they have it."""
+        return tuple(self.hc_detector.split("+"))
+
+    @property
+    def shares(self) -> list[Share]:
+        """What :attr:`soft_targets` says."""
+        flag, found = "--soft-targets", list[Share]()
+        for name, value in parsed(self.soft_targets, flag).items():
+            start, _, end = value.partition("..")
+            ends = [_number(flag, name, part) for part in (start, end or start)]
+            if not all(0 <= each <= 1 for each in ends):
+                raise TrueNegError(f"{flag} {name}={value}: expected a share in [0, 1]")
+            if any(ends):
+                found.append(Share(name, *ends))
+        return found
 
     @property
     def finds_false_negatives(self) -> bool:
@@ -131,29 +179,20 @@ class TrueNegativeOptions(GenerationOptions):
         return self.hc_weight != 0
 
     @property
-    def needs_table(self) -> bool:
-        return (self.finds_false_negatives and TABLE in self.features) or self.synonym_targets != 0
-
-    @property
-    def uses_context(self) -> bool:
-        """Whether the detector compares hidden states in context."""
-        return self.finds_false_negatives and "context" in self.features
-
-    @property
-    def soft_target_shares(self) -> dict[str, float]:
-        """The shares that are in use, by the names of their options."""
-        names = [each.name for each in fields(self) if each.name.endswith("_targets")]
-        return {name: getattr(self, name) for name in names if getattr(self, name)}
+    def sources(self) -> dict[str, str]:
+        """The sources of alternatives that the loss asks, with the option that names them."""
+        asked = dict.fromkeys((share.source for share in self.shares), "--soft-targets")
+        return asked | named_sources(None, self.hc_detector if self.finds_false_negatives else None)
 
     def check(self, label_smoothing: float = 0.0) -> None:
         """Refuses values out of range, and shares of the target that are more than all of it."""
         options.check(self)
-        check_detector(self.hc_detector, "--hc-detector")
-        shares = self.soft_target_shares | ({"label_smoothing": label_smoothing} if label_smoothing else {})
-        listed = ", ".join(f"{flag_of(name)} {share}" for name, share in shares.items())
-        too_much = f"{listed}: the shares are more than the whole target; expected at most 1 together"
-        untaught = f"--teacher-targets {self.teacher_targets}: expected --teacher, the model that teaches"
-        refuse((sum(shares.values()) > 1, too_much), (self.teacher_targets and self.teacher is None, untaught))
+        for ends in zip((label_smoothing, label_smoothing), *(share[1:] for share in self.shares), strict=True):
+            smoothing = f" beside --label-smoothing {label_smoothing}" if label_smoothing else ""
+            too_much = f"--soft-targets {self.soft_targets}{smoothing}: the shares are more than the whole target"
+            refuse((sum(ends) > 1 + 1e-9, f"{too_much}; expected at most 1 together"))
+        twice = f"--hc-detector {self.hc_detector}: expected names of sources, each once, with + between them"
+        refuse((not all(self.detectors) or len({*self.detectors}) < len(self.detectors), twice))
 
     def described(self) -> str:
         """What is asked for besides the defaults, as flags."""
@@ -179,12 +218,3 @@ class ElectraOptions(TrueNegativeOptions):
     @property
     def finds_false_negatives(self) -> bool:
         return super().finds_false_negatives or self.discriminator_false_negatives != "keep"
-
-
-def check_detector(detector: str, flag: str) -> None:
-    """Refuses an unknown detector; ``flag`` is the option that names it."""
-    names = detector.split("+")
-    if not set(names) <= set(FEATURES) or len(set(names)) < len(names):
-        raise TrueNegError(
-            f"{flag}: found {detector!r}, expected some of {', '.join(FEATURES)}, each once, with + between them"
-        )

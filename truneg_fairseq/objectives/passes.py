@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from ..errors import TrueNegError
 from .options import TrueNegativeOptions
 
-if TYPE_CHECKING:
-    from .soft_targets import SoftTargets
+T = TypeVar("T")
 
 _BLOCK, _NARROW = 256, 64  # columns
 _WRAPPED = ("_orig_mod", "module", "_fsdp_wrapped_module")
@@ -40,12 +39,13 @@ class MaskedPredictions(NamedTuple):
     whole_word: Tensor | None
     # bool, shape (N,); None where nothing looks for false negatives, or before it has
     is_false_negative: Tensor | None = None
-    # fp32, shape (N,), the probability that people accept the prediction, 0 where it is no false negative; None where
-    # the detector is a table alone
+    # fp32, shape (N,), how acceptable the prediction is, 0 where it is no false negative; None where a detector says
+    # yes or no, as a table does
     acceptance: Tensor | None = None
+    by_source: dict[str, Tensor] | None = None  # of the detector's, see FalseNegatives
     # fp32, shape (N,), the factor of each position's loss; None for 1
     weights: Tensor | None = None
-    given: tuple[SoftTargets, ...] = ()  # of this batch alone, beside those of the options
+    given: tuple[Any, ...] = ()  # SoftTargets of this batch alone, beside those of the options
 
 
 def most_likely(logits: Tensor) -> Tensor:
@@ -117,7 +117,7 @@ class EncoderPasses:
         encode: takes tokens, int64, shape (B, T), whether a gradient is wanted and whether dropout is; gives the
             states of the layers, shape (B, T, H) each, the last layer's last; those of the last layer are enough where
             nothing asks for :meth:`hidden_states`.
-        with_layers: give :meth:`hidden_states` also where ``options.uses_context`` is false.
+        with_layers: whether something asks for :meth:`hidden_states`.
         filled: the filled sentences and their states, as ``encode`` gives them, where that pass is made already; None
             to fill the sentences with the predictions.
     """
@@ -133,11 +133,19 @@ class EncoderPasses:
         filled: tuple[Tensor, Sequence[Tensor]] | None = None,
     ) -> None:
         self._predicted, self._options, self._encode, self._given = predicted, options, encode, filled
-        self._with_layers = with_layers or options.uses_context
+        self._with_layers = with_layers
+        self._made: dict[int, Any] = {}
         # Detectors and soft targets, which want no gradient, may be the first to ask for a pass that trains.
         self._gradient = torch.is_grad_enabled()
         self._autocast = autocast_of(predicted.logits.device)
         self.embeddings = embeddings
+
+    def once(self, owner: object, make: Callable[[], T]) -> T:
+        """What ``make`` gives, made once for an owner: a source may be asked as soft target and as detector."""
+        if id(owner) not in self._made:
+            self._made[id(owner)] = make()
+        made: T = self._made[id(owner)]
+        return made
 
     def original(self) -> Tensor:
         """The last layer's hidden states of the original sentences, shape (B, T, H)."""
@@ -150,13 +158,13 @@ class EncoderPasses:
     def hidden_states(self) -> tuple[Tensor, Tensor]:
         """Every layer's states at the masked positions of the original and of the filled sentences.
 
-        Shape (L, N, H) each, without gradient; needs ``with_layers`` or ``options.uses_context``.
+        Shape (L, N, H) each, without gradient; needs ``with_layers``.
         """
         return torch.stack(self._original[1]), torch.stack(self._filled[1][1])
 
     @cached_property
     def _original(self) -> tuple[Tensor, list[Tensor]]:
-        return self._read(self._predicted.original, False, not self._options.uses_context)
+        return self._read(self._predicted.original, False, not self._with_layers)
 
     @cached_property
     def _filled(self) -> tuple[Tensor, tuple[Tensor, list[Tensor]]]:

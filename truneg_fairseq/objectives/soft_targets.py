@@ -1,13 +1,7 @@
 """Soft targets: a share of the target goes from the gold word to other words.
 
-``L_k = (1 - a) CE(w_k) + a sum_r q_k(r) CE(r)``, or a sum of several such shares, where ``q_k`` is
-
-- uniform over the vocabulary: plain label smoothing (Szegedy et al., 2016);
-- over the synonyms of the gold word: evenly, or by ``exp(cos / t)`` above a threshold;
-- over the words with the nearest input embeddings, by ``exp(cos / t)``;
-- over the words that a corpus has between the same two neighbours (:mod:`~.corpus_targets`);
-- over the most probable words of another model.
-
+``L_k = (1 - a) CE(w_k) + a sum_r q_k(r) CE(r)``, or a sum of several such shares, where ``q_k`` is uniform over the
+vocabulary, which is plain label smoothing (Szegedy et al., 2016), or what a source of :mod:`~.alternatives` gives.
 q carries no gradient.
 """
 
@@ -17,15 +11,19 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from .false_negatives import embedding_cosine
 from .passes import largest
 
 # Embedding entries gathered at once for the cosines of synonyms.
 _BLOCK_ENTRIES = 1 << 22
 TEMPERATURE, THRESHOLD = 0.1, 0.3  # of cosines; one that is smaller gives a synonym no share
+
+
+Words = tuple[Tensor, Tensor]
+"""Tokens, int64, shape (N, K), any token where the weight is 0; and weights >= 0, fp32, shape (N, K)."""
 
 
 class SoftTargets(NamedTuple):
@@ -41,15 +39,6 @@ class SoftTargets(NamedTuple):
         if self.tokens is None or self.probability is None:
             return self.share * (1 - 1 / vocabulary_size)
         return self.share * (self.probability * self.tokens.ne(gold[:, None])).sum(1)
-
-
-def teacher_targets(logits: Tensor, counted: Tensor, share: float, words: int = 64) -> SoftTargets:
-    """The most probable words of another model, in the proportions of their probabilities.
-
-    ``logits``, shape (N, V), are the other model's, of any floating type; the softmax is computed in fp32.
-    """
-    best, tokens = logits.detach().float().topk(min(words, logits.size(1)), dim=1)
-    return SoftTargets(counted.float() * share, tokens, best.softmax(1))
 
 
 class SynonymLists(nn.Module):
@@ -72,36 +61,58 @@ class SynonymLists(nn.Module):
         # The last list is empty: that of tokens without synonyms.
         lists = torch.full((len(words) + 1, longest), -1, dtype=torch.int32)
         lists[row, torch.arange(len(gold)) - first[row]] = synonym.int()
-        rows = torch.full((vocabulary_size,), len(words), dtype=torch.int32)
+        rows = torch.full((vocabulary_size + 1,), len(words), dtype=torch.int32)  # the last of what is no word
         rows[words] = torch.arange(len(words), dtype=torch.int32)
         self.register_buffer("rows", rows, persistent=False)
         self.register_buffer("lists", lists, persistent=False)
 
+    @classmethod
+    def of(cls, table: Any) -> SynonymLists:
+        """The lists of a :class:`~truneg_fairseq.synonyms.SynonymTable`."""
+        gold, synonym = (torch.from_numpy(column).long() for column in (table.gold, table.synonym))
+        return cls(gold, synonym, table.vocabulary_size)
+
     def lookup(self, gold: Tensor) -> Tensor:
         """The synonyms of each gold token, int64, shape (N, K), then -1."""
-        return self.lists[self.rows[gold].long()].long()
+        return self.lists[self.rows[gold.clamp(max=len(self.rows) - 1)].long()].long()
+
+    def contains(self, gold: Tensor, synonym: Tensor) -> Tensor:
+        """Which pairs are listed, bool, shape (N,)."""
+        return self.lookup(gold).eq(synonym[:, None]).any(1)
 
 
-def synonym_targets(
-    synonyms: Tensor,
-    counted: Tensor,
-    share: float,
-    *,
-    gold: Tensor | None = None,
-    embeddings: Tensor | None = None,
-) -> SoftTargets:
-    """q over the synonyms of the gold word: evenly, or with ``embeddings`` by exp(cos / 0.1), from 0.3 on.
+def among(words: Words, tokens: Tensor) -> Tensor:
+    """The weights of tokens, int64, shape (N,), among words, as parts of the largest of their row; shape (N,)."""
+    found, weights = words
+    most = weights.amax(1).clamp(min=torch.finfo(weights.dtype).tiny)
+    return (weights * found.eq(tokens[:, None])).sum(1) / most
 
-    A position without synonyms (above the threshold) keeps all for its gold word.
+
+def embedding_cosine(embeddings: Tensor, gold: Tensor, candidate: Tensor) -> Tensor:
+    """The cosine of two words' input embeddings, fp32, without gradient; 0 where a vector is zero or not finite.
+
+    ``embeddings`` have the shape (V, E) and any floating type; the words are int64, of shapes that broadcast.
+    """
+    table = embeddings.detach()
+    return cosine_of(table[gold], table[candidate])
+
+
+def cosine_of(left: Tensor, right: Tensor) -> Tensor:
+    """The cosine over the last dimension, fp32; 0 where a vector is zero or not finite."""
+    return F.cosine_similarity(left.float(), right.float(), dim=-1).nan_to_num(nan=0.0).clamp(-1.0, 1.0)
+
+
+def synonym_words(synonyms: Tensor, *, gold: Tensor | None = None, embeddings: Tensor | None = None) -> Words:
+    """The synonyms of the gold word: evenly, or with ``embeddings`` by exp(cos / 0.1), from 0.3 on.
+
+    A position without synonyms (above the threshold) has weights of 0.
 
     Args:
         synonyms: int64, shape (N, K), -1 for none; see :meth:`SynonymLists.lookup`.
-        counted: bool, shape (N,), the positions whose gold word is a whole word.
-        share: a, in [0, 1].
         gold: int64, shape (N,), needed with ``embeddings``.
         embeddings: the input embedding matrix, shape (V, E), of any floating type; cosines are computed in fp32.
     """
-    there = synonyms.ge(0) & counted[:, None]
+    there = synonyms.ge(0)
     tokens = synonyms.clamp(min=0)
     scores = torch.zeros_like(tokens, dtype=torch.float32)
     if embeddings is not None:
@@ -113,19 +124,16 @@ def synonym_targets(
         there = there & cosine.ge(THRESHOLD)
         scores = cosine / TEMPERATURE
     # A row without any would be NaN.
-    probability = scores.masked_fill(~there, -torch.inf).softmax(-1).nan_to_num(nan=0.0)
-    return SoftTargets(there.any(1).float() * share, tokens, probability)
+    return tokens, scores.masked_fill(~there, -torch.inf).softmax(-1).nan_to_num(nan=0.0)
 
 
-def nearest_targets(
-    embeddings: Tensor, gold: Tensor, counted: Tensor, share: float, neighbours: int = 10
-) -> SoftTargets:
-    """q over the words whose input embeddings, shape (V, E), are nearest to that of the gold word, by exp(cos / 0.1).
+def nearest_words(embeddings: Tensor, gold: Tensor, neighbours: int = 10) -> Words:
+    """The words whose input embeddings, shape (V, E), are nearest to that of the gold word, by exp(cos / 0.1).
 
     Cosines are computed in fp32, whatever the type of the embeddings.
     """
     tokens, cosine = nearest(embeddings, gold, neighbours)
-    return SoftTargets(counted.float() * share, tokens, (cosine / TEMPERATURE).softmax(1))
+    return tokens, (cosine / TEMPERATURE).softmax(1)
 
 
 def nearest(embeddings: Tensor, gold: Tensor, neighbours: int) -> tuple[Tensor, Tensor]:

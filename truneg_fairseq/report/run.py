@@ -19,10 +19,7 @@ QUANTITIES = (BITS, "accuracy", "hc_pred", "hc_iter")
 _NOT_SHOWN = {"host", "changes"}  # a page is for sharing; changes are its warnings
 _DIGITS = 16
 _UNSET = {"None", "none", "0.0", "False"}
-_OBJECTIVE = (
-    *("hc_weight", "sr_word_weight", "sr_sent_weight", "loss_truncation", "uniform_targets", "synonym_targets"),
-    *("corpus_targets", "nearest_targets", "teacher_targets", "synonym_source"),
-)
+_OBJECTIVE = (*("hc_weight", "sr_word_weight", "sr_sent_weight", "loss_truncation", "soft_targets", "synonym_source"),)
 
 
 class Measurement:

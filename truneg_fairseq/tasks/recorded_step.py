@@ -129,7 +129,7 @@ def can_record(model: Any, criterion: Any, optimizer: Any) -> bool:
     if not can:
         logger.warning(
             "--cuda-graphs: no effect; expected one GPU, a model and a criterion of this package, and neither "
-            "--teacher-targets, --encoder-layerdrop, --quant-noise-pq, "
+            "--soft-targets teacher, --encoder-layerdrop, --quant-noise-pq, "
             "--quant-noise-scalar nor --use-bmuf"
         )
     return can

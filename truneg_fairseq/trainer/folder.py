@@ -33,6 +33,7 @@ from ..corpus_counts import counts_beside
 from ..errors import TrueNegError
 from ..files import VERSION, replacing_text, without_nan, writing
 from ..options import flag_of
+from ..registry import digests
 from .preflight import data_folders, items_of, name_of, value_of
 
 logger = logging.getLogger(__name__)
@@ -185,7 +186,8 @@ def start_facts(trainer: Any) -> dict[str, Any]:
     criterion, folders = items_of(value_of(cfg, "criterion")), data_folders(cfg)
     names = ("corpus_counts", "teacher", "hc_acceptance_model")
     files = [Path(path) for name in names if (path := criterion.get(name))]
-    if criterion.get("corpus_targets") and not criterion.get("corpus_counts"):
+    sources = objective.options.sources if objective is not None else {}
+    if "corpus" in sources and not criterion.get("corpus_counts"):
         files += map(counts_beside, folders[:1])
     return {
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
@@ -198,6 +200,7 @@ def start_facts(trainer: Any) -> dict[str, Any]:
         "inputs": input_fingerprints(folders, files),
         "synonym_table": hashlib.sha256(pairs).hexdigest() if pairs else None,
         "synonym_source": None if table is None else str(table.source),
+        "ideas": digests(sources),
     }
 
 
@@ -227,6 +230,12 @@ def changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     changed = [name for name in was if name in is_now and was[name] != is_now[name]]
     if sizes := ", ".join(f"{name} {was[name]} -> {is_now[name]}" for name in changed if name in _BATCHES):
         lines.append(f"the batch size changed ({sizes}): some samples of this epoch may be repeated or skipped")
+    was_idea, is_idea = before.get("ideas", {}), now["ideas"]
+    lines += [
+        f"{name} has other code or data than at {since}"
+        for name in was_idea
+        if was_idea[name] != is_idea.get(name, was_idea[name])
+    ]
     if before["synonym_table"] != now["synonym_table"]:
         lines.append(f"the synonym table is another one than at {since}")
     lines += [

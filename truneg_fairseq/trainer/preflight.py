@@ -158,7 +158,7 @@ def _combination(cfg: Any) -> Iterator[str]:
         if task in _MASKED:
             yield (
                 f"--criterion {criterion}: found --task {task}, expected one whose model generates, such as "
-                "translation; label smoothing of a masked LM: --criterion masked_lm_true_neg --uniform-targets"
+                "translation; label smoothing of a masked LM: --criterion masked_lm_true_neg --soft-targets uniform=0.1"
             )
         if (value_of(cfg, "task", "output_dictionary_size") or -1) >= 0:  # the logits would be of other tokens
             yield f"--output-dictionary-size: leave it out with --criterion {criterion}"
@@ -170,6 +170,9 @@ def _combination(cfg: Any) -> Iterator[str]:
             f"--criterion {criterion}: found --task {task} with --arch {model}, whose masked LM is the generator; "
             "expected --criterion electra, --task masked_lm, or --arch truneg_bert_*"
         )
+    soft_targets = str(value_of(cfg, "criterion", "soft_targets"))
+    if ".." in soft_targets and (value_of(cfg, "optimization", "max_update") or 0) <= 0:
+        yield f"--soft-targets {soft_targets}: a share that falls ends with the training; expected --max-update too"
     layerdrop, detector = value_of(cfg, "model", "encoder_layerdrop"), value_of(cfg, "criterion", "hc_detector")
     if layerdrop and "context" in str(detector).split("+"):
         yield f"--hc-detector {detector}: compares two passes layer by layer; expected one without --encoder-layerdrop"

@@ -221,6 +221,8 @@ class PluginTrainer(Trainer):
             self._iterator._cur_epoch_itr.n -= len(samples)  # it stands where it stood, should the run be prolonged
             return None  # as after an update that fairseq skips: it asks whether the run has ended
         self._samples = samples
+        if (objective := getattr(self.get_criterion(), "objective", None)) is not None and last > 0:
+            objective.progress = updates / last
         logs = super().train_step(samples, *args, **kwargs)
         self._leave_if_asked()
         return logs

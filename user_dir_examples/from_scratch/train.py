@@ -36,10 +36,9 @@ from truneg_fairseq import TrueNegativeLoss
 from truneg_fairseq.corpus_counts import count_tokens
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.files import replacing_file, replacing_text
-from truneg_fairseq.objectives import TrueNegativeOptions
-from truneg_fairseq.objectives.build import read_corpus_targets
+from truneg_fairseq.objectives import Alternatives, TrueNegativeOptions
+from truneg_fairseq.objectives.build import Teacher, read_corpus_targets, setting_of_dictionary
 from truneg_fairseq.objectives.corpus_targets import CorpusTargets
-from truneg_fairseq.objectives.false_negatives import FalseNegatives
 from truneg_fairseq.objectives.loss import IGNORED
 from truneg_fairseq.objectives.passes import MaskedPredictions, fill
 from truneg_fairseq.results.intervals import Ratio, ratios_as_fields
@@ -93,11 +92,10 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class Arm:
-    """What is minimised; the options of the loss, and how their share runs over the training."""
+    """What is minimised: the options of the loss."""
 
     options: dict[str, Any]
     counts: str = "corpus"  # of the text, or "shuffled": of the same words in random order
-    falls: bool = False  # the share of the counts, to 0 at the end
     teacher: str = ""
     accepts: str = ""  # what hard correction asks, where it is not the table
     times: int = 1  # the length of the training
@@ -105,20 +103,20 @@ class Arm:
 
 ARMS = {
     "plain": Arm({}),
-    "smoothing-0.1": Arm({"uniform_targets": 0.1}),
+    "smoothing-0.1": Arm({"soft_targets": "uniform=0.1"}),
     **{
-        f"{kind}-{share}{'-falling' * falls}": Arm({"corpus_targets": share}, counts=kind, falls=falls)
+        f"{kind}-{share}{'-falling' * falls}": Arm({"soft_targets": f"corpus={share}{'..0' * falls}"}, counts=kind)
         for kind in ("corpus", "shuffled")
         for share, falls in ((0.1, False), (0.4, False), (0.4, True), (0.8, True))
     },
-    "frequencies-0.1": Arm({"teacher_targets": 0.1}, teacher="frequencies"),
-    "nearest-0.1": Arm({"nearest_targets": 0.1}),
+    "frequencies-0.1": Arm({"soft_targets": "teacher=0.1"}, teacher="frequencies"),
+    "nearest-0.1": Arm({"soft_targets": "embedding=0.1"}),
     "hc-table": Arm({"hc_weight": 1.0}),
     "hc-counts": Arm({}, accepts="counts"),
     "hc-teacher": Arm({}, accepts="teacher", teacher="mean"),
-    "teacher-0.5": Arm({"teacher_targets": 0.5}, teacher="mean"),
-    "teacher-flat-0.5": Arm({"teacher_targets": 0.5}, teacher="flat"),
-    "average-0.5": Arm({"teacher_targets": 0.5}, teacher="average"),
+    "teacher-0.5": Arm({"soft_targets": "teacher=0.5"}, teacher="mean"),
+    "teacher-flat-0.5": Arm({"soft_targets": "teacher=0.5"}, teacher="flat"),
+    "average-0.5": Arm({"soft_targets": "teacher=0.5"}, teacher="average"),
     "plain-2x": Arm({}, times=2),
     "plain-5x": Arm({}, times=5),
     ENSEMBLE: Arm({}),  # plain's own seed and the teachers, their mean at inference: no training
@@ -386,23 +384,22 @@ def in_blocks(values: Tensor, weights: Tensor, rows: Tensor) -> Ratio:
     return Ratio(numerators, denominators)
 
 
-class Accepted(nn.Module):
-    """A detector: the predictions to which the counts, or a teacher, give a probability of at least ACCEPTED."""
+class Accepted(Alternatives):
+    """The words to which the counts, or a teacher, give a probability of at least ACCEPTED."""
 
-    def __init__(self, counts: CorpusTargets, teacher: Callable[[MaskedPredictions], Tensor] | None) -> None:
+    def __init__(self, counts: CorpusTargets, teacher: Teacher | None) -> None:
         super().__init__()
         self.counts, self.teacher = counts, teacher
 
-    @torch.no_grad()
-    def find(self, predicted: MaskedPredictions, tokens: Tensor, passes: Any) -> FalseNegatives:
+    def accepts(self, batch: MaskedPredictions, tokens: Tensor, model: Any) -> Tensor:
         if self.teacher is None:
-            found = self.counts.targets(predicted, PAD, 1.0)
+            found = self.counts.targets(batch, PAD, 1.0)
             assert found.tokens is not None
             assert found.probability is not None
             probability = (found.probability * found.tokens.eq(tokens[:, None])).sum(1)
         else:
-            probability = gathered(self.teacher(predicted).softmax(1), tokens)
-        return FalseNegatives(predicted.counted & tokens.ne(predicted.gold) & probability.ge(ACCEPTED), None)
+            probability = gathered(self.teacher(batch).softmax(1), tokens)
+        return probability.ge(ACCEPTED)
 
 
 @dataclass
@@ -434,7 +431,7 @@ class Experiment:
             torch.stack([each(tokens, positions).softmax(1) for each in models]).mean(0).log()
         )
 
-    def teacher(self, name: str, average: MaskedLM) -> Callable[[MaskedPredictions], Tensor]:
+    def teacher(self, name: str, average: MaskedLM) -> Teacher:
         """Logits at the masked positions; a teacher reads the mask at all of them."""
         text = self.text
         if name == "frequencies":
@@ -452,16 +449,17 @@ class Experiment:
         return logits
 
     def loss(self, arm: Arm, average: MaskedLM) -> TrueNegativeLoss:
-        options = dict(arm.options)
-        if "corpus_targets" in options:
-            options["corpus_counts"] = str(self.text.counts(arm.counts))
+        given, ideas = dict(arm.options), {}
+        if "corpus" in arm.options.get("soft_targets", ""):
+            given["corpus_counts"] = str(self.text.counts(arm.counts))
         teacher = self.teacher(arm.teacher, average) if arm.teacher else None
         if arm.accepts:
-            detector: Any = Accepted(read_corpus_targets(self.text.counts("corpus"), self.text.symbols), teacher)
-            return TrueNegativeLoss(TrueNegativeOptions(hc_weight=1.0), detector=detector, padding=PAD)
-        if teacher is not None:
-            return TrueNegativeLoss(TrueNegativeOptions(**options, teacher="given"), teacher=teacher, padding=PAD)
-        return TrueNegativeLoss.for_dictionary(self.text.dictionary, tokenization="words", **options)
+            counts = read_corpus_targets(self.text.counts("corpus"), self.text.symbols)
+            ideas["accepted"] = Accepted(counts, teacher)
+            given |= {"hc_weight": 1.0, "hc_detector": "accepted"}
+        options = TrueNegativeOptions(**given, tokenization="words", teacher="given" if teacher else None)
+        setting = replace(setting_of_dictionary(options, self.text.dictionary), open_teacher=lambda _: teacher)
+        return TrueNegativeLoss(options, setting, ideas=ideas)
 
     def updates(self, arm: Arm) -> int:
         return self.setting.epochs * arm.times * math.ceil(self.setting.sequences / self.setting.batch)
@@ -486,14 +484,12 @@ class Experiment:
         generator = torch.Generator().manual_seed(seed)
         epochs = (text.epoch(generator, setting) for _ in range(setting.epochs * arm.times))
         for done, batch in enumerate(itertools.chain.from_iterable(epochs), start=1):
-            if arm.falls:
-                (name, share), *_ = arm.options.items()
-                setattr(loss_fn.options, name, share * (1 - (done - 1) / updates))
+            loss_fn.progress = (done - 1) / updates
             model.train()
             logits = model(batch.tokens, batch.positions)
             predicted = loss_fn.predict(logits, batch.labels, batch.tokens, batch.positions, IGNORED)
             passes = loss_fn.passes(predicted, None, {}, embeddings=model.words.weight)
-            outcome = loss_fn.loss(loss_fn.judge(predicted, passes), passes)
+            _, outcome = loss_fn.step(predicted, passes)
             optimizer.zero_grad()
             (outcome.loss / outcome.sample_size.clamp(min=1)).backward()
             nn.utils.clip_grad_norm_(parameters, 1.0)

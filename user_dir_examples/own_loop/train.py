@@ -69,7 +69,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("own_loop"))
     parser.add_argument("--updates", type=int, default=300)
     parser.add_argument("--hc-weight", type=float, default=0.0)
-    parser.add_argument("--synonym-targets", type=float, default=0.0)
+    parser.add_argument("--soft-targets", help="such as table=0.1")
     parser.add_argument("--synonym-table", default=None)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
@@ -88,7 +88,7 @@ def main() -> None:
         args.folder / "dict.txt",
         tokenization="words",
         hc_weight=args.hc_weight,
-        synonym_targets=args.synonym_targets,
+        soft_targets=args.soft_targets,
         synonym_table=args.synonym_table,
     )
     with (args.folder / "loss.csv").open("w", newline="", encoding="utf-8") as stream:

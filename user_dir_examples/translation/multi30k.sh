@@ -4,13 +4,13 @@
 # test_2016_flickr as test, test_2017_flickr as test1; with synonyms.npz and corpus_counts.npz (docs/start/translation.md). The published arm gaussian ran at commit f79ecf053f9e7a5d7e9120660234414dbfbdbb78. OUTPUT gets scores.SET.json.
 set -euo pipefail
 pairs=$1 arm=$2 seed=$3 output=$4
-smoothed=(--criterion label_smoothed_true_neg) synonyms=(--synonym-targets 0.1)
+smoothed=(--criterion label_smoothed_true_neg) synonyms=(--soft-targets table:flat=0.1)
 case $arm in
 none) criterion=("${smoothed[@]}") ;;
 uniform) criterion=("${smoothed[@]}" --label-smoothing 0.1) ;;
 synonyms) criterion=("${smoothed[@]}" "${synonyms[@]}") ;;
-corpus) criterion=("${smoothed[@]}" --corpus-targets 0.1) ;;
-both) criterion=("${smoothed[@]}" --label-smoothing 0.1 --corpus-targets 0.1) ;;
+corpus) criterion=("${smoothed[@]}" --soft-targets corpus=0.1) ;;
+both) criterion=("${smoothed[@]}" --label-smoothing 0.1 --soft-targets corpus=0.1) ;;
 *) echo "$arm: expected none, uniform, synonyms, corpus or both" >&2 && exit 2 ;;
 esac
 truneg train "$pairs" --task translation -s de -t en --arch transformer_iwslt_de_en --share-all-embeddings \
