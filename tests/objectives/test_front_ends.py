@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
 
 import pytest
 import torch
 from support.losses import LOSSES, OF_A_MODEL, PAD, WORDS, loss_of
 from torch import distributed, nn
+
+from truneg_fairseq.objectives.passes import unwrap
 
 transformers = pytest.importorskip("transformers")
 
@@ -110,18 +113,27 @@ CALLS = {
 }
 
 
+NOT_OF_STATES = ("words in the middle", "an output")
+
+
 def outcome(name, model, batch, call, watches, **options):
     """The loss, the gradient of the embeddings (None under an adapter), the plain loss, and the rates."""
     loss_fn, given = loss_of(name, **options), {key: batch[key] for key in ("input_ids", "attention_mask")}
     hook = loss_fn.watch(model) if watches else None
     known = {} if watches else {**given, "model": model}
     model.zero_grad()
-    logits, labels, more = CALLS[call](model(**given).logits, batch["labels"])
-    loss = loss_fn(logits, labels, **known, **more)
+    head, states, by_states = unwrap(model).get_output_embeddings(), [], call.startswith("states")
+    note = head.register_forward_pre_hook(lambda _, given: states.append(given[0])) if by_states else None
+    logits = model(**given).logits
+    if note is not None:
+        note.remove()
+    call_of = partial(loss_fn.of_hidden, weight=head.weight, bias=head.bias) if by_states else loss_fn
+    rows, labels, more = CALLS[call.removeprefix("states, ")](states[0] if by_states else logits, batch["labels"])
+    loss = call_of(rows, labels=labels, **known, **more)
     loss.sum().backward()
     gradients = [p.grad for key, p in model.named_parameters() if "word_embeddings" in key and p.grad is not None]
     with torch.no_grad():
-        plain = loss_fn(logits, labels, **known, **more)
+        plain = call_of(rows, labels=labels, **known, **more)
     if hook is not None:
         hook.remove()
     return loss.detach(), [each.to_dense().clone() for each in gradients], plain, loss_fn.metrics()
@@ -146,13 +158,13 @@ def test_every_wrapper_has_the_loss_of_the_bare_model(wrapper, bert, batch, grou
         assert expected[3]["eval_mlm_loss"] == expected[3]["mlm_loss"] == pytest.approx(expected[2].item(), abs=1e-3)
 
 
-@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("call", [*CALLS, *(f"states, {call}" for call in CALLS if call not in NOT_OF_STATES)])
 @pytest.mark.parametrize("watches", [False, True], ids=["ids", "watched"])
 def test_every_call_has_the_same_loss(call, watches, bert, batch):
-    for name in OPTIONS:
+    for name in OPTIONS.keys() - ({"sr_expected"} if call.startswith("states") else {}):  # which needs logits
         expected = outcome(name, bert, batch, "sentences", False)
         assert_outcome(outcome(name, bert, batch, call, watches), expected, name)
-        if name != "sr_sent":  # which has no loss for each position
+        if name != "sr_sent" and not call.startswith("states"):  # which has no loss for each position
             by_position = outcome(name, bert, batch, call, watches, reduction="none")
             total = by_position[0].sum() / batch["labels"].ne(-100).sum()
             torch.testing.assert_close(total, expected[0], msg=name)

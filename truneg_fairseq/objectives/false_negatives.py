@@ -9,7 +9,7 @@ other forms of the same word are near in embeddings and hidden states too: it ne
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -109,6 +109,13 @@ class FalseNegatives(NamedTuple):
     acceptance: Tensor | None
     # by source, or sources of one regression: bool, shape (N,), the mistakes on whole words that it alone accepts
     by_source: dict[str, Tensor]
+
+    @classmethod
+    def joined(cls, parts: Sequence[FalseNegatives]) -> FalseNegatives:
+        """What was found in blocks of the tokens."""
+        are, accepted, by_source = zip(*parts, strict=True)
+        names = {name: torch.cat([each[name] for each in by_source]) for name in by_source[0]}
+        return cls(torch.cat(are), None if accepted[0] is None else torch.cat(accepted), names)
 
 
 class Detector(nn.Module):

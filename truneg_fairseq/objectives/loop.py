@@ -13,10 +13,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, distributed, nn
 
-from ..errors import TrueNegError
+from ..errors import TrueNegError, refuse
 from .alternatives import Alternatives
 from .build import Setting, setting_of_dictionary, setting_of_tokenizer
 from .call import Batch, Watch, lay_out, logits_of, passed_on, target_of
+from .false_negatives import FalseNegatives
+from .hidden import cross_entropy_of_hidden, list_target
 from .loss import ACCURACY, CORRECTION_RATES, IGNORED, OBJECTIVE, Objective, Rate, UpdateSize, accumulated, rates_in
 from .options import TrueNegativeOptions
 from .passes import (
@@ -164,6 +166,109 @@ class TrueNegativeLoss(Objective):
         _, outcome = self.step(predicted, passes, self._update(predicted, items), self._by_position)
         loss = outcome.loss if torch.is_grad_enabled() else self._plain(rows, batch)[0]
         return self._reduced(loss, outcome.counts, batch, items)
+
+    def of_hidden(
+        self,
+        hidden: Tensor,
+        weight: Tensor,
+        labels: Tensor,
+        *,
+        bias: Tensor | None = None,
+        num_items: Tensor | float | None = None,
+        weights: Tensor | None = None,
+        positions: Tensor | None = None,
+        targets: tuple[Tensor, Tensor] | None = None,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        model: Any = None,
+        embeddings: Tensor | None = None,
+    ) -> Tensor:
+        """The loss of ``logits = hidden @ weight.T + bias``, which are made in blocks of positions, never all at once.
+
+        Args:
+            hidden: shape (N, H) or (B, T, H), what the head's last layer gets.
+            weight: shape (V, H), of that layer: ``head.weight``.
+            labels: as of :meth:`forward`.
+            bias: shape (V,), or None.
+            others: as of :meth:`forward`.
+
+        A detector that looks at the sentences, and ``loss_truncation``, need all predictions first: another product.
+        The gradients are made with the loss, and a backward pass can follow once.
+        """
+        options = self.options
+        refuse(
+            (self.reduction == "none", 'of_hidden: gives no loss for each token (reduction "none"); expected weights='),
+            (
+                options.sr_word_weight and options.sr_word_form == "expected",
+                "of_hidden: --sr-word-form expected needs logits; expected argmax",
+            ),
+        )
+        given: dict[str, Any] = {"weights": weights, "positions": positions, "targets": targets, "input_ids": input_ids}
+        batch = self._batch(torch.Size((*hidden.shape[:-1], len(weight))), labels, **given)
+        states = hidden.reshape(-1, hidden.size(-1))
+        states = states if batch.chosen is None else states.index_select(0, batch.chosen)
+        # No logits: what asks for more than their shape fails.
+        logits = torch.empty(len(states), len(weight), device="meta")
+        predicted = self.predict(logits, batch.grid, batch.tokens, batch.places, self.ignore_index)
+        predicted = self._completed(predicted, batch)
+        passes = self._passes_of(predicted, attention_mask, model, embeddings)
+        soft = [*self.soft_targets(predicted, passes), *predicted.given]
+        head = {"weight": weight, "bias": bias, "temperature": options.softmax_temperature}
+        judged, passes, total, plain = self._in_blocks(states, predicted, passes, soft, head)
+        outcome = self.regularized(judged, passes, soft, (total, plain.sum()), self._update(judged, num_items))
+        loss = outcome.loss
+        if not torch.is_grad_enabled():
+            loss = (plain if batch.weights is None else plain * batch.weights.where(judged.counted, 0.0)).sum()
+        return self._reduced(loss, outcome.counts, batch, num_items)
+
+    def _in_blocks(
+        self,
+        states: Tensor,
+        predicted: MaskedPredictions,
+        passes: EncoderPasses,
+        soft: list[SoftTargets],
+        head: dict[str, Any],
+    ) -> tuple[MaskedPredictions, EncoderPasses, Tensor, Tensor]:
+        """The judged predictions, passes that know them, the loss, and the uncorrected one of each, shape (N,)."""
+        target, counted = list_target(predicted.gold, soft), predicted.counted.float()
+        found: list[FalseNegatives] = []
+
+        def keep(rows: slice, prediction: Tensor) -> Tensor | None:
+            part = predicted.part(rows)._replace(prediction=prediction)
+            if (false_negatives := self.find(part, prediction, passes.of(part))) is not None:
+                found.append(false_negatives)
+                part = part._replace(**false_negatives._asdict())
+            return self.keep(part)
+
+        if self._judges_at_once:
+            with torch.no_grad():
+                first = cross_entropy_of_hidden(states, target=target, coefficient=counted, **head)
+            predicted = predicted._replace(prediction=first.prediction)
+            passes = passes.of(predicted)
+            judged = self.judge(predicted, passes)
+            factors = self.keep(judged, first.plain)
+            factors = counted if factors is None else counted * factors
+            blocks = cross_entropy_of_hidden(states, target=target, coefficient=factors, **head)
+        elif self.detector is None:
+            factors = self.keep(predicted)
+            factors = counted if factors is None else counted * factors
+            blocks = cross_entropy_of_hidden(states, target=target, coefficient=factors, **head)
+            judged = predicted._replace(prediction=blocks.prediction)
+        else:
+            blocks = cross_entropy_of_hidden(states, target=target, coefficient=counted, keep=keep, **head)
+            judged = predicted._replace(prediction=blocks.prediction)
+            if found:
+                judged = judged._replace(**FalseNegatives.joined(found)._asdict())
+        return judged, passes.of(judged), blocks.total, torch.where(predicted.counted, blocks.plain, 0.0)
+
+    @property
+    def _judges_at_once(self) -> bool:
+        """Whether all predictions have to be known before one is judged."""
+        if self.options.loss_truncation:
+            return True
+        own = type(self).find is not Objective.find or type(self).judge is not Objective.judge
+        looks = self.detector is not None and any(source.reads for source in self.detector.sources)
+        return own or looks or (self.detector is not None and torch.compiler.is_compiling())
 
     @property
     def _by_position(self) -> str:

@@ -165,7 +165,7 @@ class Objective(nn.Module):
         """The false negatives among any tokens in place of the gold words; see :meth:`Detector.find`."""
         if self.detector is None:
             return None
-        with full_precision(predicted.logits.device):
+        with full_precision(predicted.gold.device):
             return self.detector.find(predicted, tokens, passes)
 
     def loss(
@@ -221,7 +221,7 @@ class Objective(nn.Module):
         Both fp32: a scalar (``reduction`` "none": shape (N,), 0 where a position does not count), and a scalar without
         gradient.
         """
-        logits, temperature, keep = judged.logits, self.options.softmax_temperature, self._keep(judged)
+        logits, temperature, keep = judged.logits, self.options.softmax_temperature, self.keep(judged)
         labels, kind = judged.gold.masked_fill(~judged.counted, IGNORED), accumulated(logits.dtype)
         # Before the division, which would round logits of 16 bits.
         tempered = logits if temperature == 1.0 else logits.to(kind) / temperature
@@ -239,14 +239,20 @@ class Objective(nn.Module):
             loss = keep * loss
         return loss.sum() if reduction == "sum" else loss, plain
 
-    def _keep(self, judged: MaskedPredictions) -> Tensor | None:
-        """The factor of each position's loss, fp32, shape (N,): its weight, times 1 - hc_weight at false negatives."""
+    def keep(self, judged: MaskedPredictions, plain: Tensor | None = None) -> Tensor | None:
+        """The factor of each position's loss, fp32, shape (N,): its weight, times 1 - hc_weight at false negatives.
+
+        ``plain``, shape (N,), is the uncorrected cross-entropy, for ``loss_truncation``; None to compute it.
+        """
         keep = None if judged.weights is None else judged.weights.where(judged.counted, 0.0)
         if judged.is_false_negative is not None and self.options.hc_weight:
             kept = 1.0 - self.options.hc_weight * judged.is_false_negative.float()
             keep = kept if keep is None else keep * kept
         if share := self.options.loss_truncation:
-            kept = least_likely(judged.logits, judged.gold, judged.counted, share).logical_not().float()
+            if plain is None:
+                gold = judged.gold.where(judged.counted, 0)
+                plain = F.cross_entropy(judged.logits.detach().float(), gold, reduction="none")
+            kept = least_likely(plain, judged.counted, share).logical_not().float()
             keep = kept if keep is None else keep * kept
         return keep
 
@@ -333,10 +339,9 @@ def accumulated(dtype: torch.dtype) -> torch.dtype:
 
 
 @torch.no_grad()
-def least_likely(logits: Tensor, gold: Tensor, counted: Tensor, share: float) -> Tensor:
-    """The positions whose gold word is least likely, a share of those that count (rounded); bool, shape (N,)."""
-    loss = F.cross_entropy(logits.float(), gold.where(counted, 0), reduction="none").masked_fill(~counted, -torch.inf)
-    rank = loss.argsort(descending=True).argsort()
+def least_likely(loss: Tensor, counted: Tensor, share: float) -> Tensor:
+    """The positions with the largest loss, a share of those that count (rounded); bool, shape (N,)."""
+    rank = loss.masked_fill(~counted, -torch.inf).argsort(descending=True).argsort()
     return rank < (share * counted.sum()).round()
 
 

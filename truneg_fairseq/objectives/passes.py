@@ -47,6 +47,12 @@ class MaskedPredictions(NamedTuple):
     weights: Tensor | None = None
     given: tuple[Any, ...] = ()  # SoftTargets of this batch alone, beside those of the options
 
+    def part(self, rows: slice) -> MaskedPredictions:
+        """Some of the predictions, of the same sentences; without targets of the batch's own."""
+        names = ("logits", "positions", "gold", "prediction", "counted", "whole_word", "weights")
+        parts = {name: each[rows] for name in names if (each := getattr(self, name)) is not None}
+        return self._replace(**parts, given=())
+
 
 def most_likely(logits: Tensor) -> Tensor:
     """The argmax of each row, int64, shape (N,), without gradient; of equal logits the first.
@@ -137,8 +143,18 @@ class EncoderPasses:
         self._made: dict[int, Any] = {}
         # Detectors and soft targets, which want no gradient, may be the first to ask for a pass that trains.
         self._gradient = torch.is_grad_enabled()
-        self._autocast = autocast_of(predicted.logits.device)
+        self._autocast = autocast_of(predicted.gold.device)
         self.embeddings = embeddings
+
+    def of(self, predicted: MaskedPredictions) -> EncoderPasses:
+        """The same model asked about other predictions, such as a part of them."""
+        return EncoderPasses(
+            predicted,
+            self._options,
+            embeddings=self.embeddings,
+            encode=self._encode,
+            with_layers=self._with_layers,
+        )
 
     def once(self, owner: object, make: Callable[[], T]) -> T:
         """What ``make`` gives, made once for an owner: a source may be asked as soft target and as detector."""

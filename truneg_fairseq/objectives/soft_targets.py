@@ -163,6 +163,7 @@ def soft_cross_entropy(
     soft: Sequence[SoftTargets],
     *,
     temperature: float = 1.0,
+    allowed: Tensor | None = None,
 ) -> Tensor:
     """The cross-entropy of each position with soft targets, fp32, shape (N,), with gradient; 0 where it does not count.
 
@@ -173,8 +174,9 @@ def soft_cross_entropy(
         counted: bool, shape (N,), the positions that count.
         soft: the distributions beside the gold words, each with its share; together at most 1.
         temperature: the softmax temperature of footnote 11.
+        allowed: bool, shape (V,), the words that a uniform distribution is over; None for all.
     """
-    loss: Tensor = _SoftCrossEntropy.apply(logits, log_probabilities, gold, counted, temperature, *soft)
+    loss: Tensor = _SoftCrossEntropy.apply(logits, log_probabilities, gold, counted, temperature, allowed, *soft)
     return loss
 
 
@@ -192,14 +194,15 @@ class _SoftCrossEntropy(torch.autograd.Function):
         gold: Tensor,
         counted: Tensor,
         temperature: float,
+        allowed: Tensor | None,
         *soft: SoftTargets,
     ) -> Tensor:
-        ctx.save_for_backward(log_probabilities, gold, counted, *(tensor for each in soft for tensor in each))
+        ctx.save_for_backward(log_probabilities, gold, counted, allowed, *(part for each in soft for part in each))
         ctx.temperature, ctx.dtype = temperature, logits.dtype
         expected = (1 - _sum_of_shares(soft)) * log_probabilities.gather(1, gold[:, None]).squeeze(1)
         for share, tokens, probability in soft:
             if tokens is None or probability is None:
-                spread = log_probabilities.mean(1)
+                spread = mean_of(log_probabilities, allowed)
             else:
                 # A forbidden token, at -inf, costs nothing where no target has it.
                 spread = (probability * log_probabilities.gather(1, tokens)).where(probability > 0, 0.0).sum(1)
@@ -209,17 +212,25 @@ class _SoftCrossEntropy(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        log_probabilities, gold, counted, *saved = ctx.saved_tensors
+        log_probabilities, gold, counted, allowed, *saved = ctx.saved_tensors
         soft = [SoftTargets(*saved[start : start + 3]) for start in range(0, len(saved), 3)]
         result = log_probabilities.exp()
         for share, tokens, probability in soft:
             if tokens is None or probability is None:
-                result -= share[:, None] / result.size(1)
+                result -= share[:, None] * (1 / result.size(1) if allowed is None else allowed / allowed.sum())
             else:
                 result.scatter_add_(1, tokens, (-share[:, None] * probability).to(result.dtype))
         result.scatter_add_(1, gold[:, None], (_sum_of_shares(soft)[:, None] - 1).to(result.dtype))
         result *= (gradient * counted / ctx.temperature)[:, None]
-        return result.to(ctx.dtype), *[None] * (4 + len(soft))
+        return result.to(ctx.dtype), *[None] * (5 + len(soft))
+
+
+def mean_of(values: Tensor, allowed: Tensor | None) -> Tensor:
+    """The mean of the allowed words' values, shape (N,), at least fp32; ``values`` have the shape (N, V)."""
+    kind = torch.promote_types(values.dtype, torch.float32)
+    if allowed is None:
+        return values.mean(1, dtype=kind)
+    return values.where(allowed, 0).sum(1, dtype=kind) / allowed.sum()
 
 
 def _sum_of_shares(soft: Sequence[SoftTargets]) -> Tensor:

@@ -1,0 +1,183 @@
+"""Cross-entropy of hidden states without their logits: in blocks of positions, whose gradients are made at once.
+
+A position's target is a list of words with masses, and a mass for all words alike; so the gradient by its logits is
+``softmax - target``, and every factor of its loss multiplies a state of H numbers in place of V logits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from ..errors import TrueNegError
+from .loss import accumulated
+from .passes import full_precision, most_likely
+from .soft_targets import SoftTargets, mean_of
+
+_FEWEST, _ENTRIES = 128, 1 << 23
+"""A block has at least so many positions, and about so many logits."""
+
+
+class Target(NamedTuple):
+    """What N positions are to predict; ``mass`` and ``uniform`` sum to 1 at each."""
+
+    tokens: Tensor  # int64, shape (N, K), the gold word first
+    mass: Tensor  # fp32, shape (N, K)
+    uniform: Tensor | None  # fp32, shape (N,), divided among all words that are allowed; None for none
+
+
+class Blocks(NamedTuple):
+    """The cross-entropy of N positions."""
+
+    total: Tensor  # scalar with gradient: the sum of coefficient * keep * loss
+    plain: Tensor  # shape (N,), without gradient: that of the gold word, at temperature 1
+    prediction: Tensor  # int64, shape (N,)
+
+
+class _Settings(NamedTuple):
+    """What a pass over the blocks is told besides the tensors with a gradient."""
+
+    target: Target
+    coefficient: Tensor  # shape (N,)
+    keep: Callable[[slice, Tensor], Tensor | None] | None  # of a block's rows and predictions: factors, shape (n,)
+    temperature: float
+    allowed: Tensor | None  # bool, shape (V,)
+    rows: int  # of a block
+    kind: torch.dtype  # of the logits
+
+
+def list_target(gold: Tensor, soft: Sequence[SoftTargets]) -> Target:
+    """The gold words, shape (N,), and soft targets beside them, as one list."""
+    left = torch.ones_like(gold, dtype=torch.float32)
+    tokens, masses, uniform = [gold[:, None]], [left[:, None]], None
+    for share, words, probability in soft:
+        left -= share
+        if words is None or probability is None:
+            uniform = share if uniform is None else uniform + share
+        else:
+            tokens.append(words)
+            masses.append(share[:, None] * probability)
+    return Target(torch.cat(tokens, 1), torch.cat(masses, 1), uniform)
+
+
+def cross_entropy_of_hidden(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    target: Target,
+    coefficient: Tensor,
+    *,
+    keep: Callable[[slice, Tensor], Tensor | None] | None = None,
+    temperature: float = 1.0,
+    allowed: Tensor | None = None,
+) -> Blocks:
+    """The cross-entropy of ``hidden @ weight.T + bias``, of which there are never more than a block of rows.
+
+    Products have the type of the inputs, or of the autocast that is on; the rest is in fp32 (float64 of float64), as
+    are the gradients until they are given away. A backward pass can follow once.
+
+    Args:
+        hidden: shape (N, H), what the last linear layer gets.
+        weight: shape (V, H).
+        bias: shape (V,), or None.
+        target: what each position is to predict.
+        coefficient: fp32, shape (N,), a factor of each position's loss; 0 where it does not count.
+        keep: another factor, which may depend on the predictions: of a block's rows and their predictions, shape (n,).
+        temperature: of the softmax.
+        allowed: bool, shape (V,), the words that may be predicted, and that a uniform target is divided among.
+    """
+    if type(weight).__name__ == "DTensor":
+        raise TrueNegError("of_hidden: the weight is a shard (DTensor); expected a call inside the model's forward")
+    device, kind = hidden.device.type, torch.promote_types(hidden.dtype, weight.dtype)
+    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+        kind = torch.get_autocast_dtype(device)
+    rows = max(1, min(max(_FEWEST, _ENTRIES // len(weight)), len(hidden)))
+    settings = _Settings(target, coefficient, keep, temperature, allowed, rows, kind)
+    with full_precision(hidden.device):
+        return Blocks(*_CrossEntropy.apply(hidden, weight, bias, settings, torch.is_grad_enabled()))
+
+
+class _CrossEntropy(torch.autograd.Function):
+    """The blocks, with the gradients by the inputs that need one."""
+
+    @staticmethod
+    def forward(  # noqa: PLR0917  (torch passes by position)
+        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, settings: _Settings, trains: bool
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        target, coefficient, keep, temperature, allowed, rows, kind = settings
+        inputs, wide = (hidden, weight, bias), accumulated(kind)
+        states, matrix, shift = (None if each is None else each.to(kind) for each in inputs)
+        assert states is not None and matrix is not None
+        needs = zip(inputs, ctx.needs_input_grad[:3], strict=True)
+        made = [torch.zeros_like(x, dtype=wide) if trains and need and x is not None else None for x, need in needs]
+        plain, prediction = hidden.new_zeros(len(hidden), dtype=wide), torch.zeros_like(target.tokens[:, 0])
+        total = plain.new_zeros(())
+        logits = hidden.new_empty(rows, len(weight), dtype=kind)
+        softmax = logits if kind == wide else logits.to(wide)
+        for start in range(0, len(hidden), rows):
+            at = slice(start, min(start + rows, len(hidden)))
+            block, tokens, mass, even = states[at], target.tokens[at], target.mass[at].to(wide), None
+            z, p = logits[: len(block)], softmax[: len(block)]
+            torch.mm(block, matrix.T, out=z) if shift is None else torch.addmm(shift, block, matrix.T, out=z)
+            best = prediction[at] = most_likely(z if allowed is None else z.masked_fill(~allowed, -torch.inf))
+            if temperature != 1.0:
+                plain[at] = torch.logsumexp(z.to(wide), 1) - z.gather(1, tokens[:, :1]).squeeze(1)
+                z.div_(temperature)
+            listed, likeliest = z.gather(1, tokens).to(wide), z.amax(1, keepdim=True).to(wide)
+            # A forbidden word, at -inf, costs nothing where no target has it.
+            loss = -(mass * listed).where(mass != 0, 0.0).sum(1)
+            if target.uniform is not None:
+                even = target.uniform[at].to(wide)
+                loss -= even * mean_of(z, allowed)
+            torch.softmax(z, 1, dtype=wide, out=p)  # into the logits themselves, where they have its type
+            partition = likeliest - p.amax(1, keepdim=True).log()
+            if temperature == 1.0:
+                plain[at] = (partition - listed[:, :1]).squeeze(1)
+            scale = coefficient[at].to(wide)
+            if keep is not None and (kept := keep(at, best)) is not None:
+                scale = scale * kept
+            # 0 where a position does not count, also where its loss is infinite.
+            total += torch.where(scale != 0, scale * (loss + partition.squeeze(1)), 0.0).sum()
+            if any(each is not None for each in made):
+                p.scatter_add_(1, tokens, -mass)
+                if even is not None:
+                    p -= even[:, None] * (1 / len(weight) if allowed is None else allowed / allowed.sum())
+                narrow = p if kind == wide else z.copy_(p)
+                _add_gradients(made, at, (p, narrow), (block, matrix), scale / temperature)
+        ctx.made, ctx.kinds = made, [None if each is None else each.dtype for each in inputs]
+        ctx.mark_non_differentiable(plain, prediction)
+        return total, plain, prediction
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+        if ctx.made is None:  # scaled in place, and given away
+            raise TrueNegError("of_hidden: a second backward pass through one loss; expected a new loss")
+        made, ctx.made = ctx.made, None
+        kinds = zip(made, ctx.kinds, strict=True)
+        return *(None if each is None else each.mul_(gradient).to(kind) for each, kind in kinds), None, None
+
+
+def _add_gradients(
+    made: Sequence[Tensor | None],
+    at: slice,
+    by_logits: tuple[Tensor, Tensor],
+    factors: tuple[Tensor, Tensor],
+    scale: Tensor,
+) -> None:
+    """Adds a block's gradients by states, matrix and bias, of that by the logits in both types, before its scale."""
+    (by_hidden, by_weight, by_bias), (wide, narrow), (block, matrix) = made, by_logits, factors
+    if by_hidden is not None:
+        by_hidden[at] = scale[:, None] * (narrow @ matrix)
+    if by_weight is not None:
+        scaled = scale[:, None] * block.to(wide.dtype)
+        if narrow is wide:
+            by_weight.addmm_(wide.T, scaled)
+        else:
+            by_weight += narrow.T @ scaled.to(narrow.dtype)
+    if by_bias is not None:
+        by_bias += scale @ wide
