@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
+import torch.nn.functional as F
 from support.commands import REPOSITORY, run_command
+from support.losses import LOSSES, WORDS, loss_of
 from support.tokenizers_made import fast_tokenizer
 from torch import nn
 
@@ -16,6 +19,7 @@ from truneg_fairseq import TrueNegativeLoss
 from truneg_fairseq.data.tokenizer import vocabulary_of
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.objectives.build import expected_losses
+from truneg_fairseq.objectives.soft_targets import SoftTargets
 from truneg_fairseq.synonyms import SynonymTable
 from truneg_fairseq.vocabulary import read_symbols, vocabulary_of_tokenizer
 
@@ -56,23 +60,26 @@ def test_at_weight_0_it_is_cross_entropy_to_the_bit(dtype, reduction):
     if reduction != "items":
         losses = [nn.CrossEntropyLoss(reduction=reduction), TrueNegativeLoss(reduction=reduction)]
     found = []
-    for loss_of in losses:
+    for call in losses:
         leaf = logits.clone().requires_grad_()
-        loss = loss_of(leaf.float() if loss_of is losses[0] else leaf, labels)
+        loss = call(leaf.float() if call is losses[0] else leaf, labels)
         loss.sum().backward()
         found.append((loss.detach(), leaf.grad))
     assert torch.equal(found[0][0], found[1][0])
     assert torch.equal(found[0][1], found[1][1])
 
 
-@pytest.mark.parametrize("items", [None, 0, torch.tensor(0)], ids=["own", "0", "tensor 0"])
-def test_a_batch_without_masked_tokens_costs_nothing(loss_fn, items):
-    logits = torch.randn(2, 5, 17, requires_grad=True)
-    loss = loss_fn(logits, torch.full((2, 5), -100), items)
-    loss.backward()
-    assert loss.item() == 0
-    assert logits.grad is not None
-    assert not logits.grad.any()
+def test_a_batch_without_a_label_is_0_with_gradient_0():
+    """Also where its number is given, where token 0 is ignored, and where there are no rows at all."""
+    for name, rows, items, ignored in product(LOSSES, (0, 10), (None, 0, torch.tensor(0)), (-100, 0)):
+        loss_fn = loss_of(name, ignore_index=ignored)
+        logits = torch.randn(rows, WORDS, requires_grad=True)
+        embeddings = torch.randn(WORDS, 8, requires_grad=True)
+        labels = torch.full((rows,), ignored)
+        loss = loss_fn(logits, labels, items, embeddings=embeddings, input_ids=torch.full((1, rows), 5))
+        loss.backward()
+        assert loss.item() == 0, name
+        assert logits.grad is not None and not logits.grad.any(), name
 
 
 def test_no_graph_break_and_no_sync(loss_fn):
@@ -104,20 +111,162 @@ def test_autocast_does_not_round_the_matrix_products(options):
 
 
 def test_metrics_are_of_what_came_since_they_were_asked_for():
-    loss_fn = TrueNegativeLoss()
-    first = loss_fn(torch.randn(3, 6, 17), torch.full((3, 6), -100).fill_diagonal_(7))
-    assert loss_fn.metrics()["mlm_loss"] == pytest.approx(first.item(), abs=1e-3)
+    """Training and evaluation apart; the loss of an evaluation is the plain one, the minimised one is beside it."""
+    loss_fn, plain = TrueNegativeLoss(soft_targets={"uniform": 0.1}), TrueNegativeLoss()
+    logits, labels = torch.randn(3, 6, 17), torch.full((3, 6), -100).fill_diagonal_(7)
+    trained = loss_fn(logits, labels)
+    with torch.no_grad():
+        evaluated = loss_fn(2 * logits, labels)
+    assert evaluated == plain(2 * logits, labels) and trained != plain(logits, labels)
+    found = loss_fn.metrics()
+    assert found["objective"] == pytest.approx(trained.item(), abs=1e-3)
+    assert found["mlm_loss"] == pytest.approx(plain(logits, labels).item(), abs=1e-3)
+    assert found["eval_mlm_loss"] == pytest.approx(evaluated.item(), abs=1e-3) != found["eval_objective"]
     assert loss_fn.metrics() == {}
 
 
-@pytest.mark.parametrize("options", [{}, {"soft_targets": "uniform=0.1"}])
-def test_shapes_and_labels_that_do_not_fit_are_told_with_both(options):
-    loss_fn = TrueNegativeLoss(**options)
-    with pytest.raises(TrueNegError, match=r"\(2, 5, 17\).*\(2, 4\)"):
-        loss_fn(torch.zeros(2, 5, 17), torch.zeros(2, 4, dtype=torch.long))
-    for label in (17, -1):
-        with pytest.raises(TrueNegError, match=rf"found the label {label} with logits of 17 tokens; expected labels"):
-            loss_fn(torch.zeros(3, 17), torch.tensor([3, label, -100]))
+LABELS = torch.tensor([[4, -100, 5, 6], [-100, 7, 8, -100]])
+BAD_CALLS = {
+    "labels of another shape": (lambda f: f(torch.zeros(2, 5, WORDS), LABELS), r"\(2, 5, 29\) and labels of \(2, 4\)"),
+    "a label too large": (
+        lambda f: f(torch.zeros(1, WORDS), torch.tensor([WORDS])),
+        r"label 29 .* labels from 0 to 28",
+    ),
+    "a label below 0": (lambda f: f(torch.zeros(1, WORDS), torch.tensor([-1])), r"label -1 with logits of 29 tokens"),
+    "a token added later": (lambda f: f(torch.zeros(1, 40), torch.tensor([35])), r"label 35, but .* had 29 tokens"),
+    "logits of too few tokens": (lambda f: f(torch.zeros(1, 9), torch.tensor([5])), "logits of 9 tokens, expected 29"),
+    "labels of floats": (lambda f: f(torch.zeros(2, 4, WORDS), LABELS.float()), r"torch.float32; expected int64"),
+    "no labels": (lambda f: f(torch.zeros(2, 4, WORDS), None), "found NoneType as labels; expected a tensor"),
+    "a tuple": (lambda f: f((torch.zeros(2, 4, WORDS),), LABELS), "found tuple as logits; expected a tensor"),
+    "ids of other positions": (
+        lambda f: f(torch.zeros(3, WORDS), LABELS[0, :3], input_ids=LABELS),
+        r"input_ids of \(2, 4\); expected an id for each, or positions=",
+    ),
+    "positions too many": (
+        lambda f: f(torch.zeros(2, WORDS), LABELS, input_ids=LABELS, positions=LABELS.gt(0)),
+        r"positions of \(2, 4\); expected a true one for each",
+    ),
+    "positions too large": (
+        lambda f: f(torch.zeros(2, WORDS), LABELS, input_ids=LABELS, positions=torch.tensor([1, 8])),
+        "indices into 8 flattened tokens",
+    ),
+    "weights of another shape": (
+        lambda f: f(torch.zeros(2, 4, WORDS), LABELS, weights=torch.ones(3)),
+        r"weights of shape \(3,\); expected the labels' shape, \(2, 4\)",
+    ),
+    "targets of more than 1": (
+        lambda f: f(torch.zeros(1, WORDS), LABELS[0, :1], targets=(torch.tensor([[5, 6]]), torch.tensor([[0.8, 0.8]]))),
+        "sum 1.6; expected at most 1",
+    ),
+    "a causal LM's labels": (
+        lambda f: f(torch.zeros(2, 4, WORDS), LABELS.abs() % WORDS, 8),
+        r"labels: found one at every token \(a causal LM's\?\), expected the original tokens",
+    ),
+    "a misspelt keyword": (lambda f: TrueNegativeLoss(hc_wieght=1), "the keyword hc_wieght; expected hc_weight"),
+    "a model": (lambda f: TrueNegativeLoss.for_tokenizer(f, hc_weight=1), "TrueNegativeLoss; expected a tokenizer"),
+    "an unknown symbol": (lambda f: TrueNegativeLoss.for_symbols("AC", [("A", "X")]), "X is no token; expected two of"),
+    "allowed of another size": (
+        lambda f: TrueNegativeLoss(allowed=torch.ones(5, dtype=torch.bool))(torch.zeros(2, 4, WORDS), LABELS),
+        "allowed: found 5 words with logits of 29",
+    ),
+    "no embeddings": (lambda f: loss_of("embeddings")(torch.zeros(2, 4, WORDS), LABELS), "needs embeddings; expected"),
+    "a model without embeddings": (
+        lambda f: loss_of("embeddings")(torch.zeros(2, 4, WORDS), LABELS, model=nn.Linear(2, 2)),
+        r"Linear has no get_input_embeddings\(\); expected embeddings=",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD_CALLS)
+def test_a_bad_call_gets_one_line(case):
+    call, line = BAD_CALLS[case]
+    with pytest.raises(TrueNegError, match=line) as error:
+        call(loss_of("hc"))
+    assert "\n" not in str(error.value)
+
+
+def test_weights_and_targets_are_those_of_the_formula():
+    """An infinite weight of a token that is not predicted changes nothing."""
+    generator = torch.Generator().manual_seed(2)
+    logits, weights = torch.randn(2, 4, WORDS, generator=generator), torch.rand(2, 4, generator=generator) + 0.5
+    weights[LABELS.eq(-100)] = torch.inf
+    counted, log_p = LABELS.ne(-100), logits.log_softmax(-1)
+    each = -log_p.gather(-1, LABELS.clamp(min=0)[..., None]).squeeze(-1).where(counted, 0)
+    expected = each * weights.where(counted, 0)
+    for loss_fn in (TrueNegativeLoss(), TrueNegativeLoss(soft_targets={"uniform": 1e-9})):
+        torch.testing.assert_close(loss_fn(logits, LABELS, weights=weights), expected.sum() / 5)
+    torch.testing.assert_close(TrueNegativeLoss(reduction="none")(logits, LABELS, weights=weights), expected)
+    tokens = torch.tensor([3, 9]).expand(2, 4, 2)
+    found = TrueNegativeLoss()(logits, LABELS, targets=(tokens, torch.tensor([0.5, 0.25]).expand(2, 4, 2)))
+    mixed = 0.25 * each - (0.5 * log_p[..., 3] + 0.25 * log_p[..., 9]).where(counted, 0)
+    torch.testing.assert_close(found, mixed.sum() / 5)
+
+
+def test_words_that_are_not_allowed_get_no_share_and_are_never_predicted():
+    allowed = torch.arange(WORDS).ge(4)
+    logits = torch.randn(6, WORDS, generator=torch.Generator().manual_seed(3))
+    logits[:, 2] = 9.0
+    labels, embeddings = torch.arange(4, 10), torch.randn(WORDS, 8)
+    leaf = logits.masked_fill(~allowed, -torch.inf).requires_grad_()  # as MDLM forbids its mask
+    for name in LOSSES:
+        if name == "sr_expected":
+            continue
+        loss_fn = loss_of(name, allowed=allowed)
+        loss = loss_fn(leaf, labels, embeddings=embeddings.requires_grad_(), input_ids=labels[None])
+        loss.backward()
+        assert loss.isfinite() and leaf.grad.isfinite().all(), name
+        assert not leaf.grad[:, :4].any(), name
+        leaf.grad = None
+    taught = loss_of("uniform", allowed=allowed)
+    expected = 0.9 * F.cross_entropy(logits, labels) - 0.1 * logits.log_softmax(1)[:, 4:].mean()
+    torch.testing.assert_close(taught(logits, labels), expected)
+    taught.metrics()
+    said = loss_of("hc", allowed=allowed)
+    said(logits.index_fill(1, torch.tensor([4]), 8.0), labels[:1].expand(6))
+    assert said.metrics()["accuracy"] == 100, "token 2 is larger, and not allowed"
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_loss_of_16_bits_is_that_of_their_values_in_fp32(name, dtype):
+    """Also at a temperature, and where a sum is more than fp16 can hold."""
+    generator = torch.Generator().manual_seed(4)
+    logits = (4 * torch.randn(9000, WORDS, generator=generator)).to(dtype)
+    labels = torch.randint(4, WORDS, (9000,), generator=generator)
+    loss_fn, embeddings = loss_of(name, reduction="sum"), torch.randn(WORDS, 8, requires_grad=True)
+    given = {"embeddings": embeddings, "input_ids": labels[None]}
+    found, expected = loss_fn(logits, labels, **given), loss_fn(logits.float(), labels, **given)
+    assert found.dtype == torch.float32 and found > 65504 / 4
+    torch.testing.assert_close(found, expected)
+
+
+def test_what_a_subclass_overrides_is_asked():
+    class Mine(TrueNegativeLoss):
+        def soft_targets(self, judged, passes):
+            return [SoftTargets(judged.counted.float() * 0.1)]
+
+    logits = torch.randn(2, 4, WORDS)
+    expected = TrueNegativeLoss(soft_targets={"uniform": 0.1})(logits, LABELS)
+    torch.testing.assert_close(Mine()(logits, LABELS), expected)
+
+
+def test_symbols_without_a_tokenizer_have_pairs_with_grades():
+    """BLOSUM62 gives I and V 3, I and L 2, I and M 1."""
+    pairs = [("I", "V", 3), ("I", "L", 2), ("I", "M", 1), ("K", "R", 2)]
+    loss_fn = TrueNegativeLoss.for_symbols("-ACDEFGHIKLMNPQRSTVWY", pairs, padding=0, soft_targets={"table": 0.3})
+    logits, order = torch.randn(2, 21), "-ACDEFGHIKLMNPQRSTVWY".index
+    log_p = logits.log_softmax(1)
+    own = (
+        -0.7 * log_p[0, order("I")]
+        - 0.3 * (3 * log_p[0, order("V")] + 2 * log_p[0, order("L")] + log_p[0, order("M")]) / 6
+    )
+    found = loss_fn(logits, torch.tensor([order("I"), order("A")]))
+    torch.testing.assert_close(found, (own - log_p[1, order("A")]) / 2)
+    corrected = TrueNegativeLoss.for_symbols("-ACDEFGHIKLMNPQRSTVWY", pairs, hc_weight=1.0)
+    said = 9.0 * torch.eye(21)[[order("V"), order("V")]]
+    torch.testing.assert_close(
+        corrected(said, torch.tensor([order("I"), order("A")])), F.cross_entropy(said[1:], torch.tensor([1])) / 2
+    )
 
 
 def test_a_table_of_a_model_with_more_rows_than_its_tokenizer_has_tokens(tmp_path, caplog):
@@ -134,8 +283,6 @@ def test_a_table_of_a_model_with_more_rows_than_its_tokenizer_has_tokens(tmp_pat
     said = 9.0 * torch.eye(128)[[21, 3, 127, 0]]
     assert loss_fn(said, torch.tensor([20, 21, 127, -100])).isfinite()
     assert loss_fn.metrics()["hc_pred"] == 50, "of two mistakes one is in the table"
-    with pytest.raises(TrueNegError, match="found logits of 100 tokens, expected 128"):
-        loss_fn(torch.randn(4, 100), torch.tensor([20, 21, 27, -100]))
 
 
 def test_the_loss_to_expect_is_that_of_chance_and_of_frequencies():

@@ -112,16 +112,18 @@ def counted_by(source: Alternatives, batch: MaskedPredictions) -> Tensor:
 
 class Table(Alternatives):
     """The synonyms of the original word, by ``exp(cosine / 0.1)`` of their input embeddings, from a cosine of 0.3 on;
-    flat: all of them.
+    by their grades where the list has them; flat: all of them.
     """
 
     reads, is_certain = frozenset(), True
 
     def __init__(self, setting: Setting) -> None:
         super().__init__()
-        self.lists = SynonymLists.of(setting.table)
+        self.lists = SynonymLists.of(setting.table, setting.grades)
 
     def words(self, batch: MaskedPredictions, model: EncoderPasses) -> Words:
+        if self.lists.grades is not None:
+            return self.lists.graded(batch.gold)
         return synonym_words(self.lists.lookup(batch.gold), gold=batch.gold, embeddings=model.embeddings())
 
     def flat(self, batch: MaskedPredictions, model: EncoderPasses) -> Words:

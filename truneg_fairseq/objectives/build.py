@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import TrueNegError
+from ..errors import TrueNegError, refuse
 from ..vocabulary import (
     PAD,
     Vocabulary,
@@ -53,6 +54,8 @@ class Setting:
     folder: Path | None = None  # where tables and counts are, and are built where they are missing
     vocabulary: Vocabulary | None = None  # the dictionary's words; None to read them by the tokenizer in the folder
     open_teacher: Callable[[str], Teacher] | None = None  # of a file or name
+    listed: SynonymTable | None = None  # a table that is there already
+    grades: Tensor | None = None  # fp32, shape (P,), of its pairs; None where all are alike
 
     @cached_property
     def words(self) -> Vocabulary:
@@ -72,6 +75,8 @@ class Setting:
     @cached_property
     def table(self) -> SynonymTable:
         """The synonym table."""
+        if self.listed is not None:
+            return self.listed
         from ..synonyms.build import provide_table
 
         path = Path(self.options.synonym_table) if self.options.synonym_table else None
@@ -152,6 +157,8 @@ def setting_of_tokenizer(tokenizer: Any, options: TrueNegativeOptions, size: int
     """
     from ..synonyms.build import cache_path
 
+    if not isinstance(tokenizer, str | Path) and not hasattr(tokenizer, "get_vocab"):
+        raise TrueNegError(f"found {type(tokenizer).__name__}; expected a tokenizer of transformers, or its folder")
     if isinstance(tokenizer, str | Path):
         tokenizer = load_transformers_tokenizer(str(tokenizer))
     words = vocabulary_of_tokenizer(tokenizer, options.tokenization, size)
@@ -162,6 +169,49 @@ def setting_of_tokenizer(tokenizer: Any, options: TrueNegativeOptions, size: int
         folder=cache_path(words, options.synonym_source).with_suffix(""),  # for each tokenizer and source
         vocabulary=words,
         open_teacher=lambda name: transformers_teacher(name, tokenizer),
+    )
+
+
+def setting_of_symbols(
+    tokens: Sequence[Any], pairs: Iterable[Sequence[Any]], options: TrueNegativeOptions, padding: int | None = None
+) -> Setting:
+    """The setting of tokens without a tokenizer, by id, each a whole word: letters of proteins, items of a shop.
+
+    ``pairs`` are (original, alternative) or (original, alternative, grade above 0). ``padding`` is the id of padding.
+    """
+    from ..synonyms import SynonymTable
+
+    symbols = tuple(map(str, tokens))
+    ids, found = {symbol: row for row, symbol in enumerate(symbols)}, dict[tuple[int, int], float]()
+    graded = set[bool]()
+    for pair in pairs:
+        names, grade = [str(each) for each in pair[:2]], [float(each) for each in pair[2:]]
+        unknown = [name for name in names if name not in ids]
+        wrong = len(names) < 2 or len(grade) > 1 or (grade and not grade[0] > 0) or names[0] == names[1]
+        refuse(
+            (unknown, f"pairs: {pair}: {', '.join(unknown)} is no token; expected two of the {len(symbols)} tokens"),
+            (wrong, f"pairs: {pair}: expected two different tokens, and a grade above 0 or none"),
+        )
+        found[ids[names[0]], ids[names[1]]] = grade[0] if grade else 1.0
+        graded.add(bool(grade))
+    refuse((len(graded) > 1, "pairs: some have a grade and some have none; expected a grade for all or for none"))
+    vocabulary = Vocabulary(symbols, symbols, "words", symbols, np.zeros(len(symbols), dtype=np.bool_))
+    gold, synonym = np.array(sorted(found), dtype=np.int32).reshape(-1, 2).T
+    listed = SynonymTable(
+        gold=gold,
+        synonym=synonym,
+        vocabulary_size=len(symbols),
+        fingerprint=vocabulary.fingerprint,
+        tokenization="words",
+        source="tsv",
+    )
+    return Setting(
+        options=options,
+        padding=-1 if padding is None else padding,
+        symbols=symbols,
+        vocabulary=vocabulary,
+        listed=listed,
+        grades=torch.tensor([found[pair] for pair in sorted(found)]) if graded == {True} else None,
     )
 
 
@@ -186,12 +236,20 @@ def transformers_teacher(name: str, tokenizer: Any) -> Teacher:
                     "with the tokenizer of the model"
                 )
     model = AutoModelForMaskedLM.from_pretrained(name, use_safetensors=True, trust_remote_code=False)
-    model.eval().requires_grad_(False)
+    return _TransformersTeacher(model.eval().requires_grad_(False), mask, padding)
+
+
+@dataclass
+class _TransformersTeacher:
+    """A masked LM of transformers, as a class so that the loss can be pickled."""
+
+    model: Any
+    mask: int
+    padding: int
 
     @torch.no_grad()
-    def logits(predicted: MaskedPredictions) -> Tensor:
-        tokens = fill(predicted, torch.full_like(predicted.gold, mask))
-        found = model.to(tokens.device)(input_ids=tokens, attention_mask=tokens.ne(padding).long()).logits
+    def __call__(self, predicted: MaskedPredictions) -> Tensor:
+        tokens = fill(predicted, torch.full_like(predicted.gold, self.mask))
+        attended = tokens.ne(self.padding).long()
+        found = self.model.to(tokens.device)(input_ids=tokens, attention_mask=attended).logits
         return gather_rows(found, predicted.positions)
-
-    return logits

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, distributed, nn
 
 from ..errors import TrueNegError, refuse
-from .alternatives import Alternatives
-from .build import Setting, setting_of_dictionary, setting_of_tokenizer
+from .build import Setting, setting_of_dictionary, setting_of_symbols, setting_of_tokenizer
 from .call import Batch, Watch, lay_out, logits_of, passed_on, target_of
 from .false_negatives import FalseNegatives
 from .hidden import cross_entropy_of_hidden, list_target
@@ -49,7 +49,7 @@ class TrueNegativeLoss(Objective):
         setting: what is known of the words.
         ignore_index: the label of a token that is not predicted.
         reduction: "mean" (over the masked tokens), "sum", or "none" (a loss for each label, 0 where it is ignored).
-        keywords: options, where ``options`` is None; and what :class:`~.loss.Objective` takes.
+        keywords: options, where ``options`` is None; and what :class:`~.loss.Objective` takes: ``allowed``, ``ideas``.
     """
 
     def __init__(
@@ -61,9 +61,7 @@ class TrueNegativeLoss(Objective):
         reduction: str = "mean",
         **keywords: Any,
     ) -> None:
-        if options is None:
-            names = keywords.keys() & {each.name for each in fields(TrueNegativeOptions)}
-            options = TrueNegativeOptions(**{name: keywords.pop(name) for name in names})
+        options = options or _options_of(keywords)
         super().__init__(options, setting, **keywords)
         if reduction not in ("mean", "sum", "none"):
             raise ValueError(f"reduction: found {reduction!r}, expected mean, sum or none")
@@ -75,41 +73,41 @@ class TrueNegativeLoss(Objective):
         self._sums: dict[bool, dict[str, Tensor]] = {True: {}, False: {}}  # by whether there is a gradient
 
     @classmethod
-    def for_tokenizer(
-        cls,
-        tokenizer: Any,
-        *,
-        vocabulary_size: int | None = None,
-        ignore_index: int = IGNORED,
-        reduction: str = "mean",
-        ideas: Mapping[str, Alternatives] | None = None,
-        **options: Any,
-    ) -> TrueNegativeLoss:
+    def for_tokenizer(cls, tokenizer: Any, *, vocabulary_size: int | None = None, **keywords: Any) -> TrueNegativeLoss:
         """The loss for a tokenizer of transformers, or the folder of one; the synonym table is built or found.
 
         It works for models whose ids are the tokenizer's. ``vocabulary_size`` is the number of rows of the model's
-        embeddings, for a ``synonym_table`` of a model that has more rows than its tokenizer has tokens.
+        embeddings, for a ``synonym_table`` of a model that has more rows than its tokenizer has tokens. ``keywords``
+        are those of the class.
         """
-        chosen = TrueNegativeOptions(**options)
-        setting = setting_of_tokenizer(tokenizer, chosen, vocabulary_size)
-        setting.log_expected()
-        return cls(chosen, setting, ignore_index=ignore_index, reduction=reduction, ideas=ideas)
+        return cls._made(lambda options: setting_of_tokenizer(tokenizer, options, vocabulary_size), keywords)
 
     @classmethod
-    def for_dictionary(
-        cls,
-        dictionary: str | Path,
-        *,
-        ignore_index: int = IGNORED,
-        reduction: str = "mean",
-        ideas: Mapping[str, Alternatives] | None = None,
-        **options: Any,
-    ) -> TrueNegativeLoss:
+    def for_dictionary(cls, dictionary: str | Path, **keywords: Any) -> TrueNegativeLoss:
         """The loss for fairseq's ``dict.txt``; the synonym table is beside it, built where it is missing."""
-        chosen = TrueNegativeOptions(**options)
-        setting = setting_of_dictionary(chosen, Path(dictionary))
+        return cls._made(lambda options: setting_of_dictionary(options, Path(dictionary)), keywords)
+
+    @classmethod
+    def for_symbols(
+        cls, tokens: Sequence[Any], pairs: Iterable[Sequence[Any]] = (), *, padding: int | None = None, **keywords: Any
+    ) -> TrueNegativeLoss:
+        """The loss for tokens without a tokenizer, by id, each a whole word: letters of proteins, items of a shop.
+
+        Args:
+            tokens: a name for each row of the embeddings.
+            pairs: which token is an alternative to which: (original, alternative), or with a grade above 0, which is
+                what ``soft_targets={"table": ...}`` gives in proportion, such as the positive scores of BLOSUM62.
+            padding: the id of padding.
+            keywords: those of the class.
+        """
+        return cls._made(lambda options: setting_of_symbols(tokens, pairs, options, padding), keywords)
+
+    @classmethod
+    def _made(cls, setting_of: Callable[[TrueNegativeOptions], Setting], keywords: dict[str, Any]) -> TrueNegativeLoss:
+        chosen = _options_of(keywords)
+        setting = setting_of(chosen)
         setting.log_expected()
-        return cls(chosen, setting, ignore_index=ignore_index, reduction=reduction, ideas=ideas)
+        return cls(chosen, setting, **keywords)
 
     def forward(
         self,
@@ -212,8 +210,8 @@ class TrueNegativeLoss(Objective):
         predicted = self.predict(logits, batch.grid, batch.tokens, batch.places, self.ignore_index)
         predicted = self._completed(predicted, batch)
         passes = self._passes_of(predicted, attention_mask, model, embeddings)
-        soft = [*self.soft_targets(predicted, passes), *predicted.given]
-        head = {"weight": weight, "bias": bias, "temperature": options.softmax_temperature}
+        soft = self.all_soft_targets(predicted, passes)
+        head = {"weight": weight, "bias": bias, "temperature": options.softmax_temperature, "allowed": self.allowed}
         judged, passes, total, plain = self._in_blocks(states, predicted, passes, soft, head)
         outcome = self.regularized(judged, passes, soft, (total, plain.sum()), self._update(judged, num_items))
         loss = outcome.loss
@@ -298,6 +296,8 @@ class TrueNegativeLoss(Objective):
             raise TrueNegError(
                 f"TrueNegativeLoss: found logits of {size} tokens, expected {len(self.continues)}, the tokenizer's"
             )
+        if self.allowed is not None and size != len(self.allowed):
+            raise TrueNegError(f"allowed: found {len(self.allowed)} words with logits of {size}; expected as many")
         own, grid, places = lay_out(shape, labels, input_ids, positions, self.ignore_index, checks=checks)
         if checks:
             self._check_labels(own, size)
@@ -496,6 +496,17 @@ class TrueNegativeLoss(Objective):
 def at_least_one(items: Tensor | float) -> Any:
     """A number that divides; 1 in place of 0: an update may have no masked token, and 0 / 0 is NaN in every weight."""
     return torch.where(items == 0, 1, items) if isinstance(items, Tensor) else items or 1
+
+
+def _options_of(keywords: dict[str, Any]) -> TrueNegativeOptions:
+    """The options among keywords, which are taken out of them."""
+    names, others = {each.name for each in fields(TrueNegativeOptions)}, {"ideas", "allowed", "label_smoothing"}
+    for name in keywords.keys() - names - others - {"ignore_index", "reduction"}:
+        near = get_close_matches(name, names, n=1)
+        raise TrueNegError(
+            f"TrueNegativeLoss: found the keyword {name}; expected {near[0] if near else 'an option of its class'}"
+        )
+    return TrueNegativeOptions(**{name: keywords.pop(name) for name in keywords.keys() & names})
 
 
 def encode_layers(encoder: nn.Module, inputs: dict[str, Any], with_layers: bool) -> tuple[Tensor, ...]:

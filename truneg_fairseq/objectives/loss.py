@@ -53,8 +53,11 @@ class Objective(nn.Module):
         setting: what sources of alternatives are made of; None for a loss that knows no words.
         label_smoothing: fairseq's epsilon, which gives nothing to the gold word and is not logged as a soft target.
         ideas: sources of alternatives of one's own that are made already, by the names that the options have.
+        allowed: bool, shape (V,), the words that are ever predicted: others get no share of a target and are no
+            prediction; None for all.
     """
 
+    allowed: Tensor | None
     continues: Tensor | None
     unfinished: Tensor | None
     _progress: Tensor
@@ -66,8 +69,10 @@ class Objective(nn.Module):
         *,
         label_smoothing: float = 0.0,
         ideas: Mapping[str, Alternatives] | None = None,
+        allowed: Tensor | None = None,
     ) -> None:
         super().__init__()
+        self.register_buffer("allowed", allowed, persistent=False)
         options.check(label_smoothing)
         setting = setting or Setting(options=options)
         self.options, self.padding, self.label_smoothing = options, setting.padding, label_smoothing
@@ -136,11 +141,21 @@ class Objective(nn.Module):
 
     def most_likely(self, logits: Tensor) -> Tensor:
         """The prediction of each row, int64, shape (N,)."""
-        return most_likely(logits)
+        allowed = self.allowed if logits.device.type != "meta" else None
+        return most_likely(logits if allowed is None else logits.detach().masked_fill(~allowed, -torch.inf))
+
+    def all_soft_targets(self, judged: MaskedPredictions, passes: EncoderPasses) -> list[SoftTargets]:
+        """:meth:`soft_targets` of words that are allowed, and those of the batch."""
+        soft = self.soft_targets(judged, passes)
+        if self.allowed is not None:
+            soft = [each.among(self.allowed) for each in soft]
+        return [*soft, *judged.given]
 
     def _whole(self, original: Tensor) -> Tensor:
         """Which tokens are whole words, bool, shape (B, T); those that the vocabulary does not have are none."""
         assert self.continues is not None
+        if not original.numel():
+            return original.bool()
         size, marks = len(self.continues), (self.continues, self.unfinished)
         boundaries = WordBoundaries(*(None if each is None else F.pad(each, (0, 1)) for each in marks))
         return boundaries.whole(original.clamp(max=size)) & original.lt(size)
@@ -182,7 +197,7 @@ class Objective(nn.Module):
         ``reduction`` "none" gives a loss for each position, shape (N,), which the divergence has not.
         """
         with full_precision(judged.gold.device):
-            soft = [*self.soft_targets(judged, passes), *judged.given]
+            soft = self.all_soft_targets(judged, passes)
             total, plain = self.cross_entropy(judged, soft, reduction)  # Eq. 1, Eq. 2
             return self.regularized(judged, passes, soft, (total, plain), update)
 
@@ -234,7 +249,8 @@ class Objective(nn.Module):
             plain = F.cross_entropy(logits.detach().to(kind), labels, ignore_index=IGNORED, reduction="sum")
         if soft:
             gold = judged.gold.where(judged.counted, 0)
-            loss = soft_cross_entropy(logits, log_probabilities, gold, judged.counted, soft, temperature=temperature)
+            settings: dict[str, Any] = {"temperature": temperature, "allowed": self.allowed}
+            loss = soft_cross_entropy(logits, log_probabilities, gold, judged.counted, soft, **settings)
         if keep is not None:
             loss = keep * loss
         return loss.sum() if reduction == "sum" else loss, plain
