@@ -3,47 +3,33 @@
 from __future__ import annotations
 
 import copy
+import io
+import pickle
+import sys
 from functools import partial
 
 import pytest
 import torch
-from support.losses import LOSSES, OF_A_MODEL, PAD, WORDS, loss_of
+from support.commands import REPOSITORY, run_command
+from support.losses import LOSSES, OF_A_MODEL, PAD, loss_of, tiny_batch, tiny_bert
 from torch import distributed, nn
 
+from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.objectives.passes import unwrap
 
 transformers = pytest.importorskip("transformers")
 
 OPTIONS = {**LOSSES, **OF_A_MODEL}
-CLS, MASK = 1, 2
 
 
 @pytest.fixture(scope="module")
 def bert():
-    """A tiny masked LM, and a batch of it: two sentences of other lengths, with words of two pieces."""
-    torch.manual_seed(1)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
-    sizes |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "max_position_embeddings": 9}
-    model = transformers.BertForMaskedLM(transformers.BertConfig(vocab_size=WORDS, pad_token_id=PAD, **sizes)).train()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.2)
-    return model
+    return tiny_bert()
 
 
 @pytest.fixture(scope="module")
 def batch():
-    ids = torch.tensor([[CLS, 5, 11, 6, 7, 8, 9, 12, 3], [CLS, 20, 21, 22, 23, 3, PAD, PAD, PAD]])
-    masked = (
-        torch.zeros_like(ids)
-        .bool()
-        .index_put((torch.tensor([0, 0, 0, 0, 1]), torch.tensor([1, 3, 4, 5, 2])), torch.tensor(True))
-    )
-    return {
-        "input_ids": ids.masked_fill(masked, MASK),
-        "attention_mask": ids.ne(PAD).long(),
-        "labels": ids.masked_fill(~masked, -100),
-    }
+    return tiny_batch()
 
 
 @pytest.fixture(scope="module")
@@ -169,3 +155,124 @@ def test_every_call_has_the_same_loss(call, watches, bert, batch):
             total = by_position[0].sum() / batch["labels"].ne(-100).sum()
             torch.testing.assert_close(total, expected[0], msg=name)
             assert by_position[3] == pytest.approx(expected[3], abs=1e-3), name
+
+
+def test_four_micro_batches_of_accelerate_are_one_batch(bert, batch):
+    """accelerate divides each loss by their number, so it is multiplied by it; one of them has no masked token."""
+    accelerate = pytest.importorskip("accelerate", reason="its loop needs the package accelerate")
+    for name in OPTIONS.keys() - {"sr_sent", "truncation"}:  # whose terms are of a batch
+        expected = outcome(name, bert, batch, "sentences", False)
+        accelerator = accelerate.Accelerator(cpu=True, gradient_accumulation_steps=4)
+        model = accelerator.prepare(copy.deepcopy(bert))
+        loss_fn, items, total = loss_of(name), batch["labels"].ne(-100).sum(), 0.0
+        parts = [{key: value[row : row + 1] for key, value in batch.items()} for row in range(2)]
+        parts = [parts[0], {**parts[0], "labels": torch.full_like(parts[0]["labels"], -100)}, parts[1]]
+        for part in [*parts, {**parts[1], "input_ids": parts[0]["input_ids"]}]:
+            with accelerator.accumulate(model):
+                given = {"input_ids": part["input_ids"], "attention_mask": part["attention_mask"]}
+                loss = loss_fn(model(**given).logits, part["labels"], model=model, num_items=items, **given)
+                accelerator.backward(loss * accelerator.gradient_accumulation_steps)
+                total += loss.item()
+        assert total == pytest.approx(expected[0].item(), rel=1e-5), name
+        gradient = model.get_input_embeddings().weight.grad
+        torch.testing.assert_close(gradient.to_dense(), expected[1][0], msg=name)
+
+
+PROCESSES = """
+import sys
+from pathlib import Path
+import torch
+from torch import distributed, nn
+from torch.distributed.fsdp import fully_shard
+
+sys.path.insert(0, sys.argv[2])
+from support.losses import loss_of, tiny_batch, tiny_bert
+
+distributed.init_process_group("gloo")
+rank, kind, found = distributed.get_rank(), sys.argv[3], {}
+for name in sys.argv[4:]:
+    batch, model, loss_fn = tiny_batch(), tiny_bert(), loss_of(name)
+    items = batch["labels"].ne(-100).sum() / 2
+    model = fully_shard(model) if kind == "FSDP2" else nn.parallel.DistributedDataParallel(model)
+    part = {key: value[rank : rank + 1] for key, value in batch.items()}
+    labels = part.pop("labels")
+    loss = loss_fn(model(**part).logits, labels, model=model, num_items=items, **part)
+    loss.backward()
+    gradients = {key.removeprefix("module."): value.grad for key, value in model.named_parameters()}
+    gradient = gradients["bert.embeddings.word_embeddings.weight"]
+    gradient = gradient.full_tensor() if kind == "FSDP2" else gradient
+    found[name] = gradient, loss_fn.metrics()
+loss_fn = loss_of("hc")
+if rank == 0:  # the other one has no batch
+    loss_fn(torch.zeros(3, 29), torch.tensor([4, 5, 6]))
+assert loss_fn.metrics()["mlm_loss"] > 3
+if rank == 0:
+    torch.save(found, Path(sys.argv[1]))
+distributed.barrier()
+distributed.destroy_process_group()
+"""
+SHARED = ["plain", "hc", "embeddings", "corpus", "sr_word", "sr_sent"]
+
+
+def of_two_processes(kind, folder):
+    script, file = folder / "loop.py", folder / "found.pt"
+    script.write_text(PROCESSES, encoding="utf-8")
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", 2, "--standalone", script, file]
+    run_command([*launch, REPOSITORY / "tests", kind, *SHARED])
+    return torch.load(file, weights_only=True)
+
+
+@pytest.mark.slow
+def test_two_processes_are_one_batch_and_shards_are_whole(bert, batch, tmp_path):
+    """DDP and FSDP2; sentence-level regularization is a mean in each process, so it is compared between the two."""
+    parallel, sharded = of_two_processes("DDP", tmp_path), of_two_processes("FSDP2", tmp_path)
+    for name in SHARED:
+        torch.testing.assert_close(sharded[name][0], parallel[name][0], msg=name)
+        assert sharded[name][1] == pytest.approx(parallel[name][1]), name
+        if name != "sr_sent":
+            expected = outcome(name, bert, batch, "sentences", False)
+            torch.testing.assert_close(parallel[name][0], expected[1][0], msg=name)
+            rates = {rate: value for rate, value in expected[3].items() if not rate.startswith("eval_")}
+            assert parallel[name][1] == pytest.approx(rates, abs=1e-3), name
+
+
+def test_watching_keeps_all_inputs_of_the_watched_model_alone(bert, batch):
+    """Positional ones too; a copy of the model, as an average of weights is, is another model."""
+    loss_fn, model = loss_of("sr_sent"), copy.deepcopy(bert)
+    hook = loss_fn.watch(model)
+    average = copy.deepcopy(model)
+    ids, mask, labels = (batch[name] for name in ("input_ids", "attention_mask", "labels"))
+    segments, places = (ids > 8).long(), torch.arange(9).flip(0)[None]
+
+    def loss_after(*given, **named):
+        logits = model(*given, **named).logits
+        average(ids.flip(1))
+        return loss_fn(logits, labels)
+
+    found = loss_after(ids, mask, segments, places)
+    torch.testing.assert_close(
+        found, loss_after(input_ids=ids, attention_mask=mask, token_type_ids=segments, position_ids=places)
+    )
+    with torch.no_grad():
+        read = {"attention_mask": mask, "token_type_ids": segments, "position_ids": places}
+        logits, original = model(ids, **read).logits, torch.where(labels != -100, labels, ids)
+        filled = torch.where(labels != -100, logits.argmax(-1), ids)
+        p, q = (model.bert(tokens, **read)[0].log_softmax(-1) for tokens in (filled, original))
+        divergence = (p.exp() * (p - q)).sum(-1)[original != PAD].mean()
+        plain = torch.nn.functional.cross_entropy(logits.transpose(1, 2), labels)
+    torch.testing.assert_close(found.detach(), plain + 2.0 * divergence, rtol=1e-4, atol=1e-5)
+    found.backward()
+    assert model.bert.embeddings.position_embeddings.weight.grad is not None
+    assert all(parameter.grad is None for parameter in average.parameters())
+
+    file = io.BytesIO()
+    for saved in (model, loss_fn):
+        torch.save(saved, file)
+        assert pickle.loads(pickle.dumps(saved)) is not None
+    copied = copy.deepcopy(loss_fn)
+    with pytest.raises(TrueNegError, match="needs input_ids"):
+        copied(logits, labels)
+    loss_fn.watch(average)  # another model takes the place of the first, which is let go
+    assert not model._forward_pre_hooks and hook.model is None
+    with pytest.raises(TrueNegError, match="the model was not called since"):
+        loss_fn(logits, labels)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sys
-from itertools import product
+from itertools import permutations, product
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from support.commands import REPOSITORY, run_command
-from support.losses import LOSSES, WORDS, loss_of
+from support.losses import LOSSES, WORDS, loss_of, tiny_batch, tiny_bert
 from support.tokenizers_made import fast_tokenizer
 from torch import nn
 
@@ -334,6 +335,127 @@ def test_stock_trainer_with_the_loss_is_our_trainer(options, tmp_path, monkeypat
     assert loss_fn.metrics().keys() <= {*ours.state.log_history[0], "objective"}
     assert theirs.evaluate()["eval_loss"] == pytest.approx(ours.evaluate()["eval_loss"], rel=1e-5), "the plain loss"
     assert all(name.startswith("eval_") for name in loss_fn.metrics())
+
+
+class Reader(nn.Module):
+    """A masked LM of a loop's own, without transformers."""
+
+    def __init__(self, words):
+        super().__init__()
+        torch.manual_seed(5)
+        self.embedding, self.head = nn.Embedding(words, 12), nn.Linear(12, words)
+        self.mixing = nn.GRU(12, 12, batch_first=True)
+        self.head.weight = self.embedding.weight
+
+    def states(self, tokens):
+        return self.mixing(self.embedding(tokens))[0]
+
+    def forward(self, tokens):
+        return self.head(self.states(tokens))
+
+
+LETTERS = [*"-ACDEFGHIKLMNPQRSTVWY", "?"]
+GRADES = [(*pair, 1 + row % 3) for row, pair in enumerate(permutations(LETTERS[1:-1], 2))]
+
+
+def masked(step, words, share=0.4, mask=3):
+    """Sentences, some shorter (0 is padding), and which of their words are masked."""
+    generator = torch.Generator().manual_seed(step)
+    tokens = torch.randint(4, words, (4, 9), generator=generator)
+    tokens[2:, 6:] = 0
+    chosen = torch.rand(4, 9, generator=generator).lt(share) & tokens.ne(0)
+    return tokens, chosen, tokens.masked_fill(chosen, mask)
+
+
+def diffusion(words, model, step, loss_fn):
+    """A loss for each token, times 1/t, over all tokens (masked diffusion)."""
+    tokens, chosen, read = masked(step, words)
+    t, logits = torch.rand(4, 1, generator=torch.Generator().manual_seed(step)) + 0.1, model(read)
+    if loss_fn is None:
+        return (F.cross_entropy(logits.transpose(1, 2), tokens, reduction="none") * chosen / t).sum() / tokens.numel()
+    labels = tokens.masked_fill(~chosen, -100)
+    given = {"input_ids": read, "embeddings": model.embedding.weight, "num_items": tokens.numel()}
+    return loss_fn(logits.transpose(1, 2), labels, weights=(1 / t).expand(4, 9), **given)
+
+
+def flat(words, model, step, loss_fn):
+    """Flat logits of a vocabulary that is filled up to a multiple of 8."""
+    tokens, chosen, read = masked(step, words - 4)
+    logits, labels = model(read).view(-1, words), tokens.masked_fill(~chosen, -100).view(-1)
+    if loss_fn is None:
+        return F.cross_entropy(logits, labels)
+    return loss_fn(logits, labels, input_ids=read, embeddings=model.embedding.weight)
+
+
+def items(words, model, step, loss_fn):
+    """The masked items of a row alone; 0 is padding, and is ignored."""
+    tokens, chosen, read = masked(step, words)
+    places = chosen.flatten().nonzero().squeeze(1)[:16]
+    logits = model.head(model.states(read).flatten(0, 1)[F.pad(places, (0, 2))])
+    targets = F.pad(tokens.flatten()[places], (0, 2))
+    if loss_fn is None:
+        return F.cross_entropy(logits, targets, ignore_index=0)
+    given = {"input_ids": read, "positions": F.pad(places, (0, 2))}
+    return loss_fn(logits, targets, embeddings=model.embedding.weight, **given)
+
+
+def proteins(words, model, step, loss_fn):
+    """Letters, without logits where the loss takes the states."""
+    tokens, chosen, read = masked(step, words - 1, mask=words - 1)
+    labels = tokens.masked_fill(~chosen, -100)
+    if loss_fn is None:
+        return F.cross_entropy(model(read).view(-1, words), labels.view(-1))
+    given = {"input_ids": read, "embeddings": model.embedding.weight, "bias": model.head.bias}
+    return loss_fn.of_hidden(model.states(read), model.head.weight, labels, **given)
+
+
+PAIRS = list(permutations(range(4, 28), 2))
+THEIRS = {
+    "masked diffusion": (diffusion, 29, {"tokens": range(29), "pairs": PAIRS, "padding": 0}),
+    "flat, filled up": (flat, 32, {"tokens": range(28), "pairs": PAIRS, "padding": 0}),
+    "items": (items, 29, {"tokens": range(29), "pairs": PAIRS, "padding": 0, "ignore_index": 0}),
+    "proteins": (proteins, 22, {"tokens": LETTERS, "pairs": GRADES, "padding": 0}),
+}
+TREATMENTS = {
+    "hc": {"hc_weight": 1.0},
+    "table": {"soft_targets": "table:flat=0.2"},
+    "uniform and embedding": {"soft_targets": "uniform=0.1,embedding=0.1"},
+    "sr_word": {"sr_word_weight": 1.0},
+}
+
+
+def losses_of(name, loss_fn):
+    loop, words, _ = THEIRS[name]
+    model = Reader(words)
+    optimizer, found = torch.optim.SGD(model.parameters(), lr=0.5), []
+    for step in range(4):
+        loss = loop(words, model, step, loss_fn)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        found.append(loss.item())
+    return found
+
+
+@pytest.mark.parametrize("name", THEIRS)
+def test_a_loop_like_theirs_has_its_own_loss_at_weight_0_and_takes_each_treatment(name):
+    expected = losses_of(name, None)
+    plain = TrueNegativeLoss.for_symbols(**THEIRS[name][2])
+    assert losses_of(name, plain) == pytest.approx(expected, rel=2e-6, abs=0)
+    assert plain.metrics().keys() == {"mlm_loss", "objective", "accuracy"}
+    for treatment, options in TREATMENTS.items():
+        loss_fn = TrueNegativeLoss.for_symbols(**THEIRS[name][2], **options)
+        found = losses_of(name, loss_fn)
+        assert np.isfinite(found).all() and found != pytest.approx(expected, rel=1e-6), treatment
+        assert loss_fn.metrics()["mlm_loss"] > 0
+
+
+def test_the_loop_of_run_mlm_no_trainer_has_the_models_own_loss():
+    pytest.importorskip("transformers")
+    model, batch = tiny_bert(), tiny_batch()
+    outputs = model(**batch)
+    loss = TrueNegativeLoss()(outputs, batch["labels"], input_ids=batch["input_ids"])
+    assert loss.item() == outputs.loss.item()
 
 
 @pytest.mark.slow

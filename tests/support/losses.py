@@ -74,3 +74,29 @@ def loss_of(name: str, **others: Any) -> TrueNegativeLoss:
     )
     vars(setting)["corpus"] = CorpusTargets(torch.from_numpy(counts.words), pairs, triples, discount=0.6, most=8)
     return TrueNegativeLoss(options, setting, **others)
+
+
+def tiny_bert() -> Any:
+    """A masked LM without dropout, every parameter of which matters."""
+    import transformers
+
+    torch.manual_seed(1)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
+    sizes |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "max_position_embeddings": 9}
+    model = transformers.BertForMaskedLM(transformers.BertConfig(vocab_size=WORDS, pad_token_id=PAD, **sizes)).train()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.2)
+    return model
+
+
+def tiny_batch() -> dict[str, torch.Tensor]:
+    """Two sentences of other lengths, with words of two pieces; 1, 2 and 3 are [CLS], [MASK] and [SEP]."""
+    ids = torch.tensor([[1, 5, 11, 6, 7, 8, 9, 12, 3], [1, 20, 21, 22, 23, 3, PAD, PAD, PAD]])
+    masked = torch.zeros_like(ids).bool()
+    masked[[0, 0, 0, 0, 1], [1, 3, 4, 5, 2]] = True
+    return {
+        "input_ids": ids.masked_fill(masked, 2),
+        "attention_mask": ids.ne(PAD).long(),
+        "labels": ids.masked_fill(~masked, -100),
+    }
