@@ -81,7 +81,12 @@ def tiny_bert() -> Any:
     import transformers
 
     torch.manual_seed(1)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
+    sizes: dict[str, Any] = {
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 24,
+    }
     sizes |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "max_position_embeddings": 9}
     model = transformers.BertForMaskedLM(transformers.BertConfig(vocab_size=WORDS, pad_token_id=PAD, **sizes)).train()
     with torch.no_grad():

@@ -44,11 +44,15 @@ class MaskedProjection:
     head is not known projects every position. Of ELECTRA's halves it is the generator's head.
     """
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: Any) -> None:
         self.everywhere = False  # project every position all the same
+        self.head: nn.Linear | None = None  # the last layer of a known head, where it is a plain projection
         self._positions: Tensor | None = None
         if (head := _head(getattr(model, "generator", model))) is not None:
             head.register_forward_pre_hook(self._select)
+            last = model.get_output_embeddings()
+            words = model.get_input_embeddings().weight
+            self.head = last if type(last) is nn.Linear and len(last.weight) == len(words) else None
         else:
             logger.warning(
                 "%s: its masked-LM head is not known, so that every position is projected to the vocabulary, not only "
@@ -57,13 +61,20 @@ class MaskedProjection:
             )
 
     @contextmanager
-    def at(self, positions: Tensor) -> Iterator[None]:
-        """Projects these positions of each forward pass; int64, shape (N,), indices into the flattened (B, T)."""
-        self._positions = None if self.everywhere else positions
+    def at(self, positions: Tensor, *, with_states: bool = False) -> Iterator[None]:
+        """Projects these positions of each forward pass; int64, shape (N,), indices into the flattened (B, T).
+
+        ``with_states``: the outputs have what the last layer would have projected, shape (N, H), as their logits.
+        """
+        self._positions, skipped = None if self.everywhere else positions, self.head if with_states else None
+        if skipped is not None:
+            skipped.forward = nn.Identity().forward  # type: ignore[method-assign]
         try:
             yield
         finally:
             self._positions = None
+            if skipped is not None:
+                del skipped.forward
 
     def _select(self, module: nn.Module, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         if self._positions is None:

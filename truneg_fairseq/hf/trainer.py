@@ -20,7 +20,7 @@ from transformers.trainer_utils import TrainOutput, default_compute_objective
 from ..errors import TrueNegError, refuse
 from ..objectives import Alternatives, MaskedPredictions, Outcome, TrueNegativeLoss, TrueNegativeOptions, UpdateSize
 from ..objectives.build import setting_of_tokenizer
-from ..objectives.loop import add_counts, at_least_one, of_all_processes, rates_of
+from ..objectives.loop import add_counts, at_least_one, no_logits, of_all_processes, rates_of
 from ..objectives.loss import ACCURACY, CORRECTION_RATES, IGNORED, Rate
 from ..objectives.passes import embeddings_in_use, unwrap
 from . import projection
@@ -232,13 +232,20 @@ class TrueNegativeTrainer(Trainer):
         self, model: Any, inputs: dict[str, Any], labels: Tensor, update: UpdateSize | None = None
     ) -> tuple[Outcome, Any]:
         """The loss of a batch, of this update, and the model's outputs."""
-        positions = projection.masked_positions(labels)
-        with self.projection.at(positions):
+        positions, loss = projection.masked_positions(labels), self.true_negative_loss
+        # A wrapper may know nothing of a weight that is used outside its forward pass, or keep a part of it.
+        whole = model is not unwrap(model) or loss.needs_logits or self.projection.everywhere
+        head = None if whole else self.projection.head
+        with self.projection.at(positions, with_states=head is not None):
             outputs = model(**inputs)
-        predicted = self.predict_masked(outputs.logits, inputs, labels, positions)
+        rows = projection.select_rows(outputs.logits, positions)
+        logits = rows if head is None else no_logits(rows, head.weight)
+        predicted = loss.predict(logits, labels, inputs["input_ids"], positions, IGNORED)
         with self.accelerator.autocast():  # which the unwrapped model's passes have not of accelerate's wrapper
-            passes = self.true_negative_loss.passes(predicted, unwrap(model), inputs)
-        return self.true_negative_loss.step(predicted, passes, update)[1], outputs
+            passes = loss.passes(predicted, unwrap(model), inputs)
+            if head is not None:
+                return loss.step_of_hidden(rows, (head.weight, head.bias), predicted, passes, update)[0], outputs
+        return loss.step(predicted, passes, update)[1], outputs
 
     def predict_masked(
         self, logits: Tensor, inputs: dict[str, Any], labels: Tensor, positions: Tensor

@@ -19,7 +19,18 @@ from .build import Setting, setting_of_dictionary, setting_of_symbols, setting_o
 from .call import Batch, Watch, lay_out, logits_of, passed_on, target_of
 from .false_negatives import FalseNegatives
 from .hidden import cross_entropy_of_hidden, list_target
-from .loss import ACCURACY, CORRECTION_RATES, IGNORED, OBJECTIVE, Objective, Rate, UpdateSize, accumulated, rates_in
+from .loss import (
+    ACCURACY,
+    CORRECTION_RATES,
+    IGNORED,
+    OBJECTIVE,
+    Objective,
+    Outcome,
+    Rate,
+    UpdateSize,
+    accumulated,
+    rates_in,
+)
 from .options import TrueNegativeOptions
 from .passes import (
     EncoderPasses,
@@ -27,6 +38,7 @@ from .passes import (
     dropout_off,
     embeddings_in_use,
     encoder_of,
+    full_precision,
     unwrap,
 )
 from .soft_targets import SoftTargets
@@ -193,31 +205,47 @@ class TrueNegativeLoss(Objective):
         A detector that looks at the sentences, and ``loss_truncation``, need all predictions first: another product.
         The gradients are made with the loss, and a backward pass can follow once.
         """
-        options = self.options
         refuse(
             (self.reduction == "none", 'of_hidden: gives no loss for each token (reduction "none"); expected weights='),
-            (
-                options.sr_word_weight and options.sr_word_form == "expected",
-                "of_hidden: --sr-word-form expected needs logits; expected argmax",
-            ),
+            (self.needs_logits, "of_hidden: --sr-word-form expected needs logits; expected argmax"),
         )
         given: dict[str, Any] = {"weights": weights, "positions": positions, "targets": targets, "input_ids": input_ids}
         batch = self._batch(torch.Size((*hidden.shape[:-1], len(weight))), labels, **given)
         states = hidden.reshape(-1, hidden.size(-1))
         states = states if batch.chosen is None else states.index_select(0, batch.chosen)
-        # No logits: what asks for more than their shape fails.
-        logits = torch.empty(len(states), len(weight), device="meta")
+        logits = no_logits(states, weight)
         predicted = self.predict(logits, batch.grid, batch.tokens, batch.places, self.ignore_index)
         predicted = self._completed(predicted, batch)
         passes = self._passes_of(predicted, attention_mask, model, embeddings)
-        soft = self.all_soft_targets(predicted, passes)
-        head = {"weight": weight, "bias": bias, "temperature": options.softmax_temperature, "allowed": self.allowed}
-        judged, passes, total, plain = self._in_blocks(states, predicted, passes, soft, head)
-        outcome = self.regularized(judged, passes, soft, (total, plain.sum()), self._update(judged, num_items))
+        update = self._update(predicted, num_items)
+        outcome, plain = self.step_of_hidden(states, (weight, bias), predicted, passes, update)
         loss = outcome.loss
         if not torch.is_grad_enabled():
-            loss = (plain if batch.weights is None else plain * batch.weights.where(judged.counted, 0.0)).sum()
+            loss = (plain if batch.weights is None else plain * batch.weights.where(predicted.counted, 0.0)).sum()
         return self._reduced(loss, outcome.counts, batch, num_items)
+
+    @property
+    def needs_logits(self) -> bool:
+        return bool(self.options.sr_word_weight) and self.options.sr_word_form == "expected"
+
+    def step_of_hidden(
+        self,
+        states: Tensor,
+        head: tuple[Tensor, Tensor | None],
+        predicted: MaskedPredictions,
+        passes: EncoderPasses,
+        update: UpdateSize | None = None,
+    ) -> tuple[Outcome, Tensor]:
+        """:meth:`step` of states, shape (N, H), and a head's weight and bias, under the caller's autocast.
+
+        ``predicted`` are those of :func:`no_logits`. Beside the outcome the plain loss of each position, shape (N,).
+        """
+        with full_precision(states.device):
+            soft = self.all_soft_targets(predicted, passes)
+        settings = {"temperature": self.options.softmax_temperature, "allowed": self.allowed}
+        settings |= dict(zip(("weight", "bias"), head, strict=True))
+        judged, passes, total, plain = self._in_blocks(states, predicted, passes, soft, settings)
+        return self.regularized(judged, passes, soft, (total, plain.sum()), update), plain
 
     def _in_blocks(
         self,
@@ -491,6 +519,11 @@ class TrueNegativeLoss(Objective):
             f"TrueNegativeLoss with {self.options.described()}: needs {argument}; expected loss_fn(logits, labels, "
             f"{argument}=...), or loss_fn.watch(model)"
         )
+
+
+def no_logits(states: Tensor, weight: Tensor) -> Tensor:
+    """The shape of logits that are not there: what asks for more than it fails."""
+    return torch.empty(len(states), len(weight), device="meta")
 
 
 def at_least_one(items: Tensor | float) -> Any:
