@@ -16,9 +16,9 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from support.command_server import CommandServer
 from support.commands import PLUGIN, REPOSITORY, command_environment, run_command
 from support.page_inputs import write_place
+from support.stand_ins import stand_ins
 from support.trainings import parse
 
 import truneg_fairseq
@@ -156,21 +156,15 @@ FEWER = {
 """Whether a command runs does not depend on how long it trains."""
 
 
-@pytest.fixture(scope="module")
-def stand_ins(prepared):
-    hub = {"HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": str(prepared.parent / "hub")}
-    return CommandServer(command_environment(**hub), ["transformers.trainer", "transformers.models.auto.modeling_auto"])
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", STARTS)
-def test_the_commands_of_a_page_run_as_printed(name, prepared, stand_ins, tmp_path):
+def test_the_commands_of_a_page_run_as_printed(name, prepared, tmp_path):
     script = "\n".join(commands_of(name))
     for printed, fewer in FEWER.items():
         script = re.sub(printed, fewer, script)
     made = re.findall(r" --(?:output|output-dir|local-dir) (\S+)", script)  # by the page itself
     shutil.copytree(prepared, tmp_path / "place", symlinks=True, ignore=lambda *_: made)
-    commands = [prepared.parent / "commands", stand_ins.folder, Path(sys.executable).parent]
+    commands = [prepared.parent / "commands", tmp_path / "commands", Path(sys.executable).parent]
     environment = command_environment(
         PATH=os.pathsep.join([*map(str, commands), os.environ["PATH"]]),
         DOWNLOADS=str(prepared.parent / "downloads"),
@@ -178,14 +172,15 @@ def test_the_commands_of_a_page_run_as_printed(name, prepared, stand_ins, tmp_pa
         HF_HUB_CACHE=str(prepared.parent / "hub"),
         XDG_CACHE_HOME=str(tmp_path / "cache"),
     )
-    done = subprocess.run(
-        ["bash", "-exuo", "pipefail", "-c", script],
-        cwd=tmp_path / "place",
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
+    with stand_ins(tmp_path / "commands"):
+        done = subprocess.run(
+            ["bash", "-exuo", "pipefail", "-c", script],
+            cwd=tmp_path / "place",
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
     assert done.returncode == 0, done.stdout[-4000:]

@@ -16,10 +16,10 @@ from support.commands import (
     REPOSITORY,
     command_environment,
     run_command,
-    stand_ins,
     truneg,
     write_sentences,
 )
+from support.stand_ins import stand_ins
 from support.trainings import batches, make, parse
 from support.translations import ENGLISH, MODEL, TRAINING, write_translations
 
@@ -100,10 +100,10 @@ def test_a_checkpoint_is_decoded_by_fairseq_alone(data, tmp_path):
 SCRIPTS = REPOSITORY / "user_dir_examples" / "translation"
 
 
-def run_script(name: str, *arguments: object, fails: bool = False) -> str:
-    commands = os.pathsep.join([str(stand_ins().folder), str(Path(sys.executable).parent), os.environ["PATH"]])
+def run_script(name: str, *arguments: object, commands: Path, fails: bool = False) -> str:
+    path = os.pathsep.join([str(commands), str(Path(sys.executable).parent), os.environ["PATH"]])
     command = ["bash", str(SCRIPTS / name), *map(str, arguments)]
-    done = subprocess.run(command, env=command_environment(PATH=commands), capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=command_environment(PATH=path), capture_output=True, text=True, check=False)
     assert (done.returncode != 0) == fails, done.stdout[-2000:] + done.stderr[-2000:]
     return done.stderr
 
@@ -117,15 +117,16 @@ def test_an_arm_of_the_comparison_ends_with_a_line_that_compare_reads(wordnet, t
             write_sentences(text / f"{split}.{language}", count, seed)
     broken = (text / "train.de").read_text(encoding="utf-8").replace(" ", "\u2028", 1)  # no end of a line
     (text / "train.de").write_text(broken, encoding="utf-8")
-    run_script("prepare.sh", text, "de", "en", pairs, 200)
+    with stand_ins(tmp_path / "commands") as commands:
+        run_script("prepare.sh", text, "de", "en", pairs, 200, commands=commands)
     assert len((pairs / "text" / "train.de").read_text(encoding="utf-8").split("\n")) == 121
     assert sorted(path.name for path in pairs.glob("test*.en.bin")) == ["test.de-en.en.bin", "test1.de-en.en.bin"]
-    assert "has data already; choose another folder" in run_script(
-        "prepare.sh", text, "de", "en", pairs, 100, fails=True
-    )
     run_command(truneg("synonyms", "build", "--data", pairs / "dict.en.txt", "--output", pairs / "synonyms.npz"))
     run_command(truneg("data", "counts", "--data", pairs / "dict.en.txt"))
-    run_script("multi30k.sh", pairs, "both", 3, run, "--cpu", "--num-workers", 0, "--max-epoch", 1)
+    with stand_ins(tmp_path / "again") as commands:
+        run_script(
+            "multi30k.sh", pairs, "both", 3, run, "--cpu", "--num-workers", 0, "--max-epoch", 1, commands=commands
+        )
     assert len((run / "test.H").read_text().splitlines()) == 6
     others = [tmp_path / "other.1", tmp_path / "other.2"]
     for path in others:

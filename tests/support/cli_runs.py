@@ -19,6 +19,7 @@ from .commands import (
     REPOSITORY,
     TINY_MODEL,
     TINY_TRAINING,
+    Process,
     fairseq_train,
     killed_on_error,
     start_command,
@@ -61,7 +62,7 @@ def training(data: Path, save: Path, *arguments: object) -> list[object]:
 
 def start_and_wait(
     command: Sequence[object], log: Path, text: str = '"num_updates": "3"', *, fresh: bool = False
-) -> subprocess.Popen[bytes]:
+) -> Process:
     """Starts a training; returns when its log has the text."""
     log.write_text("")
     process = start_command(command, log, log, fresh=fresh)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib.util
 import math
 import os
@@ -20,10 +19,12 @@ import pytest
 
 from truneg_fairseq.commands.main import build_parser
 
-from .command_server import CUDA, TRUNEG, CommandServer
+from .forks import ForkedCommand
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PLUGIN = REPOSITORY / "truneg_fairseq"
+CUDA = Path("/dev/nvidiactl").exists()
+TRUNEG = ("-c", "from truneg_fairseq.commands.main import main; main()")
 # Words with synonyms among them, words without, function words and pieces: every case of hard correction occurs.
 WORDS = """
 primary main principal chief stay remain stop halt continue picture film movie big large great small little begin start
@@ -92,11 +93,7 @@ ENVIRONMENT = command_environment()  # before any test changes it
 # Packages set theirs where a test uses them; the last is read whenever torch loads a file.
 HARMLESS = ("PYTEST_", "KMP_", "TORCHINDUCTOR_", "_TORCHINDUCTOR_", "TOKENIZERS_", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD")
 
-
-@functools.cache
-def stand_ins() -> CommandServer:
-    """What forks the commands of the tests' own environment."""
-    return CommandServer(ENVIRONMENT)
+Process = ForkedCommand | subprocess.Popen[bytes]
 
 
 def start_command(
@@ -107,17 +104,20 @@ def start_command(
     fresh: bool = False,
     env: dict[str, str] | None = None,
     cwd: Path | str | None = None,
-) -> subprocess.Popen[bytes]:
+) -> Process:
     """Starts a command that adds what it prints to the files.
 
-    Most commands are forked from a process that has done their imports (:mod:`command_server`). ``fresh`` asks for a
-    process of its own, where the start is what is tested.
+    Most commands are forked from a process that has done their imports (:mod:`forks`). ``fresh`` asks for a process of
+    its own, where the start is what is tested.
     """
     command, environment = [str(a) for a in arguments], command_environment(**(env or {}))
     # Another environment may change what an import does.
     changed = {name for name, _ in environment.items() ^ ENVIRONMENT.items() if not name.startswith(HARMLESS)}
-    if not (fresh or changed or CUDA) and sys.platform == "linux" and command[0] == sys.executable:
-        command[0] = str(stand_ins().python)
+    launches = "torch.distributed.run" in command[:3]
+    if not (fresh or changed or launches) and sys.platform == "linux" and command[0] == sys.executable:
+        for file in (stdout, stderr):
+            file.touch()
+        return ForkedCommand(command[1:], environment, str(Path(cwd or ".").resolve()), str(stdout), str(stderr))
     with stdout.open("ab") as out, stderr.open("ab") as err:
         return subprocess.Popen(command, env=environment, cwd=cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
 
@@ -144,7 +144,7 @@ def run_unread(command: Sequence[object]) -> int:
 
 
 @contextlib.contextmanager
-def killed_on_error(process: subprocess.Popen[bytes]) -> Iterator[None]:
+def killed_on_error(process: Process) -> Iterator[None]:
     """Leaves no command behind where a test fails."""
     try:
         yield
@@ -154,9 +154,7 @@ def killed_on_error(process: subprocess.Popen[bytes]) -> Iterator[None]:
         raise
 
 
-def wait_until(
-    happened: Callable[[], bool], process: subprocess.Popen[Any] | None = None, log: Path = Path(os.devnull)
-) -> None:
+def wait_until(happened: Callable[[], bool], process: Process | None = None, log: Path = Path(os.devnull)) -> None:
     """Fails, with the end of a log, if it takes minutes or a process ends before."""
     deadline = time.monotonic() + 240
     while not happened():
