@@ -43,7 +43,12 @@ def folder(tmp_path: Path) -> Path:
     return save(random_model("BertForMaskedLM"), tmp_path / "bert")
 
 
-def only_a_pickle(folder: Path, data: Path) -> None:
+@pytest.fixture
+def checkpoint(folder: Path, data: Path, tmp_path: Path) -> Path:
+    return from_hf(folder, data, tmp_path / "ckpt.pt").output
+
+
+def only_a_pickle(folder: Path) -> None:
     torch.save(stored(folder), folder / "pytorch_model.bin")
     (folder / "model.safetensors").unlink()
 
@@ -53,7 +58,7 @@ def test_shards_and_a_pickle_of_tensors_where_it_is_asked_for(folder, data, tmp_
     random_model("BertForMaskedLM").save_pretrained(tmp_path / "shards", max_shard_size="20KB")
     assert not (tmp_path / "shards" / "model.safetensors").exists()
     assert_same_tensors(read_model(tmp_path / "shards").tensors, before.tensors)
-    only_a_pickle(folder, data)
+    only_a_pickle(folder)
     run_command(folder, tmp_path / "out.pt", "--data", data, "--allow-pickle")
     assert_same_tensors(read_model(folder, allow_pickle=True).tensors, before.tensors)
     first, *notes, flags, last = capsys.readouterr().out.splitlines()
@@ -80,45 +85,68 @@ def test_a_pickle_of_code_is_never_run(folder: Path, data: Path, tmp_path: Path)
     assert not (tmp_path / "attacked").exists()
 
 
-def set_config(**settings: object) -> Callable[[Path, Path], object]:
-    return edit("config.json", lambda text: json.dumps(json.loads(text) | settings))
+def edit(name: str, old: str, new: str) -> Callable[..., object]:
+    return lambda folder, data, checkpoint: (folder / name).write_text((folder / name).read_text().replace(old, new))
 
 
-def edit(name: str, change: Callable[[str], str]) -> Callable[[Path, Path], object]:
-    return lambda folder, data: (folder / name).write_text(change((folder / name).read_text()))
+def set_config(**settings: object) -> Callable[..., object]:
+    def change(folder: Path, data: Path, checkpoint: Path) -> None:
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({**config, **settings}))
+
+    return change
 
 
-def one_tensor(name: str, tensor: torch.Tensor) -> Callable[[Path, Path], None]:
-    return lambda folder, data: save_file({**stored(folder), name: tensor}, folder / "model.safetensors")
+def change_checkpoint(**model: object) -> Callable[..., None]:
+    def change(folder: Path, data: Path, checkpoint: Path) -> None:
+        content = torch.load(checkpoint, weights_only=True)
+        content["cfg"]["model"].update(model)
+        torch.save(content, checkpoint)
+
+    return change
 
 
-WRONG_INPUTS = {
-    "no folder": (lambda f, d: f.rename(f.with_name("away")), r"config\.json: no such file"),
-    "another model": (set_config(model_type="gpt2"), "model_type is 'gpt2', expected one of bert, electra, roberta"),
-    "activation": (set_config(hidden_act="relu"), "hidden_act is 'relu', expected 'gelu'"),
-    "pickle": (only_a_pickle, "weights cannot be read .*; --allow-pickle also reads"),
-    "more layers": (set_config(num_hidden_layers=3), r"16 tensors are missing \(e\.g\. bert\.encoder\.layer\.2\."),
-    "fewer layers": (set_config(num_hidden_layers=1), r"16 tensors are not known \(e\.g\. encoder\.layer\.1\."),
-    "other head": (one_tensor("classifier.weight", torch.ones(2, 32)), r"not known \(e\.g\. classifier\.weight\)"),
-    "no vocabulary": (lambda f, d: (f / "vocab.txt").unlink(), "bert: no vocabulary, but vocab_size is 23"),
-    "short vocabulary": (
-        edit("vocab.txt", lambda t: t.replace("cat\n", "")),
-        r"txt: 22 tokens, but vocab_size is 23",
+WRONG = {  # how the inputs are spoilt, and whether the checkpoint is what is converted
+    "no folder": (False, lambda f, d, c: f.rename(f.with_name("away")), r"config\.json: no such file"),
+    "another model": (False, set_config(model_type="gpt2"), "model_type is 'gpt2', expected one of bert, electra, rob"),
+    "activation": (False, set_config(hidden_act="relu"), "hidden_act is 'relu', expected 'gelu'"),
+    "pickle": (False, lambda f, d, c: only_a_pickle(f), "weights cannot be read .*; --allow-pickle also reads"),
+    "more layers": (False, set_config(num_hidden_layers=3), r"16 tensors are missing \(e\.g\. bert\.encoder\.layer\.2"),
+    "fewer layers": (False, set_config(num_hidden_layers=1), r"16 tensors are not known \(e\.g\. encoder\.layer\.1\."),
+    "no vocabulary": (False, lambda f, d, c: (f / "vocab.txt").unlink(), "bert: no vocabulary, but vocab_size is 23"),
+    "short vocabulary": (False, edit("vocab.txt", "cat\n", ""), r"txt: 22 tokens, but vocab_size is 23"),
+    "another vocabulary": (False, edit("vocab.txt", "cat\n", "cow\n"), r"dict\.txt: 1 of its 23 .*'cat'"),
+    "no arguments": (
+        True,
+        lambda f, d, c: torch.save({"model": {}, "cfg": None}, c),
+        "no weights with a configuration",
     ),
-    "another vocabulary": (edit("vocab.txt", lambda t: t.replace("cat\n", "cow\n")), r"dict\.txt: 1 of its 23 .*'cat'"),
+    "activation of a checkpoint": (True, change_checkpoint(activation_fn="relu"), "activation_fn 'relu'"),
+    "sizes": (
+        True,
+        change_checkpoint(encoder_ffn_embed_dim=40),
+        r"shape \(48, 32\), expected shape \(40, 32\)",
+    ),
+    "data away": (
+        True,
+        lambda f, d, c: d.rename(d.with_name("away")),
+        "is not a folder here; give the data with --data",
+    ),
+    "dictionary": (
+        *(True, lambda f, d, c: (d / "dict.txt").write_text("cat 1\n")),
+        r"has 23 embeddings, the dictionary of .*data-bin has 6 symbols",
+    ),
 }
 
 
-@pytest.mark.parametrize(("spoil", "message"), WRONG_INPUTS.values(), ids=WRONG_INPUTS)
-def test_wrong_input_is_one_line(spoil, message: str, folder: Path, data: Path, tmp_path: Path, capsys) -> None:
-    spoil(folder, data)
-    output = tmp_path / "out" / "ckpt.pt"
-    output.parent.mkdir()
-    output.write_text("an earlier one")
-    found = one_line(lambda: run_command(folder, output, "--data", data))
-    assert re.search(message, found)
-    assert capsys.readouterr().out == ""
-    assert [path.name for path in output.parent.iterdir()] == ["ckpt.pt"]
+@pytest.mark.parametrize(("exports", "spoil", "message"), WRONG.values(), ids=WRONG)
+def test_wrong_input_is_one_line(exports, spoil, message, folder, data, checkpoint, tmp_path) -> None:
+    spoil(folder, data, checkpoint)
+    (output := tmp_path / "earlier.pt").write_text("an earlier one")
+    before = sorted(tmp_path.iterdir())
+    words = (checkpoint, tmp_path / "out") if exports else (folder, output, "--data", data)
+    assert re.search(message, one_line(lambda: run_command(*words)))
+    assert sorted(tmp_path.iterdir()) == before
     assert output.read_text() == "an earlier one"
 
 
@@ -137,54 +165,15 @@ def test_generators_of_another_electra(data: Path, tmp_path: Path) -> None:
     folders = save(discriminator, tmp_path / "discriminator"), save(generator, tmp_path / "generator")
     report = from_hf(folders[0], data, tmp_path / "right.pt", generator=folders[1])
     assert not any("no masked-LM head" in note for note in report.notes)
-    edit("vocab.txt", lambda text: text.replace("cat\nsat\n", "sat\ncat\n"))(folders[1], data)
+    edit("vocab.txt", "cat\nsat\n", "sat\ncat\n")(folders[1], data, None)
     with pytest.raises(TrueNegError, match=r"generator: its tokens differ from those of .*discriminator"):
         from_hf(folders[0], data, tmp_path / "out.pt", generator=folders[1])
     (folders[1] / "vocab.txt").write_bytes((folders[0] / "vocab.txt").read_bytes())
-    name = "electra.embeddings.LayerNorm.bias"
-    one_tensor(name, stored(folders[1])[name] + 1e-6)(folders[1], data)
+    tensors = stored(folders[1])
+    tensors["electra.embeddings.LayerNorm.bias"] += 1e-6
+    save_file(tensors, folders[1] / "model.safetensors")
     with pytest.raises(TrueNegError, match=r"its embeddings differ from those of .*; expected one ELECTRA's"):
         from_hf(folders[0], data, tmp_path / "out.pt", generator=folders[1])
-
-
-@pytest.fixture
-def checkpoint(folder: Path, data: Path, tmp_path: Path) -> Path:
-    return from_hf(folder, data, tmp_path / "ckpt.pt").output
-
-
-def change_checkpoint(path: Path, state: dict | None = None, model: dict | None = None) -> None:
-    content = torch.load(path, weights_only=True)
-    content["model"].update(state or {})
-    content["model"] = {name: tensor for name, tensor in content["model"].items() if tensor is not None}
-    content["cfg"]["model"].update(model or {})
-    torch.save(content, path)
-
-
-WRONG_CHECKPOINTS = {
-    "no arguments": (lambda c, d: torch.save({"model": {}, "cfg": None}, c), "has no weights with a configuration"),
-    "activation": (lambda c, d: change_checkpoint(c, model={"activation_fn": "relu"}), "activation_fn 'relu'"),
-    "sizes": (
-        lambda c, d: change_checkpoint(c, model={"encoder_ffn_embed_dim": 40}),
-        r"layers\.0\.fc1\.weight has shape \(48, 32\), expected shape \(40, 32\)",
-    ),
-    "data away": (lambda c, d: d.rename(d.with_name("away")), "is not a folder here; give the data with --data"),
-    "dictionary": (
-        lambda c, d: (d / "dict.txt").write_text("cat 1\n"),
-        r"has 23 embeddings, the dictionary of .*data-bin has 6 symbols",
-    ),
-    "heads": (
-        lambda c, d: change_checkpoint(c, {f"classification_heads.{h}.out_proj.bias": torch.ones(2) for h in "ab"}),
-        "has the heads a, b; expected one",
-    ),
-}
-
-
-@pytest.mark.parametrize(("spoil", "message"), WRONG_CHECKPOINTS.values(), ids=WRONG_CHECKPOINTS)
-def test_wrong_checkpoints_are_one_line(spoil, message: str, checkpoint: Path, data: Path, tmp_path: Path) -> None:
-    spoil(checkpoint, data)
-    before = sorted(tmp_path.iterdir())
-    assert re.search(message, one_line(lambda: run_command(checkpoint, tmp_path / "out")))
-    assert sorted(tmp_path.iterdir()) == before
 
 
 def test_what_is_there_is_left_alone(checkpoint: Path, folder: Path, data: Path) -> None:

@@ -5,16 +5,13 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
-import shlex
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from support.commands import PLUGIN, fairseq_train, truneg_data
-from support.commands import run_command as run_process
+from support.commands import truneg_data
 from support.convert_models import (
     LINES,
     PAIRS,
@@ -25,7 +22,6 @@ from support.convert_models import (
     assert_same_tensors,
     load_with_fairseq,
     random_model,
-    run_command,
     save,
     share_embeddings,
     stored,
@@ -42,7 +38,6 @@ from truneg_fairseq.convert.to_hf import to_hf
 from truneg_fairseq.convert.vocabulary import find_vocabulary, read_dictionary, rows_by_id
 from truneg_fairseq.data.tokenizer import read_vocabulary, wordpiece_tokenizer
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.models.checkpoints import read_checkpoint
 from truneg_fairseq.vocabulary import read_symbols
 
 transformers = pytest.importorskip("transformers")
@@ -255,30 +250,6 @@ def test_question_answering(source: str, data: Path) -> None:
         expected = head(both.ours(ours, features_only=True)).unbind(-1)
     for found, logits in zip((outputs.start_logits, outputs.end_logits), expected, strict=True):
         assert largest(found[both.real] - logits) < TOLERANCE
-
-
-def test_pre_training_starts_from_the_converted_weights(tmp_path: Path, capsys) -> None:
-    """By the real commands and the flags that they print; at learning rate 0 it also ends with them."""
-    dictionary, data = write_dictionary(tmp_path / "dictionary", TOKENS) / "dict.txt", tmp_path / "data-bin"
-    (tmp_path / "text").write_text("\n".join(LINES * 4) + "\n")
-    files = ("--trainpref", tmp_path / "text", "--validpref", tmp_path / "text", "--srcdict", dictionary)
-    words = (*files, "--only-source", "--destdir", data, "--workers", 1)
-    run_process([sys.executable, "-m", "fairseq_cli.preprocess", *words])
-    discriminator, _, folder = electra(data)
-    save(discriminator, tmp_path / "discriminator")
-    converted, trained = tmp_path / "converted.pt", tmp_path / "pretrained" / "checkpoint_last.pt"
-    run_command(tmp_path / "discriminator", "--generator", folder, converted, "--data", data)
-    training = """
-    --cpu --num-workers 0 --batch-size 4 --max-update 2 --required-batch-size-multiple 1 --no-epoch-checkpoints --lr 0
-    --data-buffer-size 0 --optimizer electra_adam --lr-scheduler fixed --task electra_pretraining --criterion electra
-    --tokens-per-sample 24
-    """.split()
-    training += shlex.split(capsys.readouterr().out.splitlines()[-2])
-    places = ("--finetune-from-model", converted, "--save-dir", trained.parent)
-    run_process(fairseq_train(data, "--user-dir", PLUGIN, *training, *places))
-    before, after = read_checkpoint(converted).state, read_checkpoint(trained).state
-    assert before.keys() == after.keys()
-    assert all(torch.equal(before[name], after[name]) for name in before)
 
 
 def tokenizer_of(checkpoint: Path, folder: Path, **options):

@@ -1,4 +1,4 @@
-"""truneg finetune on GLUE: every run through fairseq-train, interrupted, continued, scored and refused."""
+"""truneg finetune on GLUE: every run through fairseq-train, continued, scored and refused; tests/cli interrupts it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from support import commands, convert_models
-from support.cli_runs import largest_difference, parameters
+from support.cli_runs import largest_difference
 from support.finetunings import Trainings, count_trainings, replace_popen, validations
 from support.glue_files import TEST, VALID, WORDS, wordpieces, write_data, write_glue, write_model
 
@@ -57,33 +57,6 @@ def trainings(monkeypatch) -> Trainings:
 def finetune(checkpoint, data, output, *arguments):
     command = ["finetune", checkpoint, "--prepared", data, "--output", output, *SMALL_RUNS, *arguments]
     main([str(word) for word in command])
-
-
-@pytest.mark.slow
-def test_an_interrupted_command_continues(checkpoint, prepared, tmp_path, trainings):
-    """By Ctrl-C, in the second training; the result is that of an undisturbed one, bit for bit."""
-    runs = ("--tasks", "STS-B", "--seeds", 1, 2, "--keep-models")
-    output = tmp_path / "out"
-    trainings.interrupt_at = 2
-    with pytest.raises(SystemExit, match="130"):
-        finetune(checkpoint, prepared, output, *runs)
-    assert [result.key for result in read_results([output / "results.jsonl"])] == [("small", "STS-B", 1)]
-    finetune(checkpoint, prepared, output, *runs)
-    assert [folder.name for folder in trainings.folders] == ["STS-B-1", "STS-B-2", "STS-B-2"]
-    log = (trainings.folders[1] / "train.log").read_text()
-    assert log.count("loading pretrained model from") == 1
-    assert "STS-B-2/checkpoint_last.pt (epoch" in log
-    finetune(checkpoint, prepared, output, *runs)
-    assert len(trainings.folders) == 3
-    assert not list(output.rglob("checkpoint*.pt"))
-
-    finetune(checkpoint, prepared, tmp_path / "whole", *runs)
-    found, whole = (read_results([folder / "results.jsonl"]) for folder in (output, tmp_path / "whole"))
-    assert [result.key for result in found] == [("small", "STS-B", 1), ("small", "STS-B", 2)]
-    assert [result.metrics for result in found] == [result.metrics for result in whole]
-    assert found[0].metrics != found[1].metrics
-    models = [folder / "runs/small/STS-B-2/model.pt" for folder in (output, tmp_path / "whole")]
-    assert largest_difference(*map(parameters, models)) == 0
 
 
 def interrupt(*_: object) -> None:
@@ -210,21 +183,6 @@ def test_scores_of_nan_end_one_run_and_the_others_go_on(checkpoint, prepared, tm
     assert [result.seed for result in read_results([tmp_path / "results.jsonl"])] == [2]
 
 
-@pytest.mark.parametrize("task", ["glue", "sentence_prediction"])
-def test_a_nan_loss_ends_fairseq_train_in_one_line(task, prepared, tmp_path):
-    flags = f"""
-    --task {task} --criterion sentence_prediction --num-classes 2 --arch roberta --max-positions 24
-    --encoder-layers 1 --encoder-embed-dim 32 --encoder-ffn-embed-dim 32 --encoder-attention-heads 2 --batch-size 4
-    --optimizer adam --lr 1e30 --cpu --num-workers 0 --disable-validation
-    """.split()
-    flags += ["--max-length", "24"] if task == "glue" else ["--init-token", "0"]
-    command = commands.fairseq_train(prepared / "RTE", "--user-dir", commands.PLUGIN, *flags, "--save-dir", tmp_path)
-    result = commands.run_command(command, check=False)
-    assert result.returncode == 76
-    assert "Traceback" not in result.stdout + result.stderr
-    assert result.stderr.count("truneg_fairseq: error: training stopped: gradients are Nan/Inf in update") == 1
-
-
 @pytest.fixture
 def no_training(monkeypatch):
     replace_popen(monkeypatch, lambda *_, **__: pytest.fail("a training was started"))
@@ -244,19 +202,21 @@ def test_bad_options_are_refused_before_training(arguments, message, checkpoint,
         finetune(checkpoint, prepared, tmp_path / "out", *arguments)
 
 
-@pytest.mark.parametrize("words", [WORDS[::-1], WORDS[:-1]], ids=["order", "size"])
-def test_another_vocabulary_is_refused_before_training(words, checkpoint, prepared, data, tmp_path, no_training):
-    other = write_data(tmp_path / "bin", words)
-    glue_dir = write_glue(tmp_path, other, ["RTE"])
-    with pytest.raises(SystemExit, match=r"prepare the data with the model's"):
-        finetune(checkpoint, glue_dir, tmp_path / "out", "--tasks", "RTE")
-    if len(words) < len(WORDS):  # that of another program does not tell its vocabulary, and still has a size
-        small = write_model(tmp_path, other)
-        content = torch.load(small, weights_only=True)
-        del content["extra_state"]["vocabulary"]
-        torch.save(content, small)
-        with pytest.raises(SystemExit, match=r"small.pt: has \d+ embeddings, the dictionary of .*RTE has \d+ symbols"):
-            finetune(small, prepared, tmp_path / "out", "--tasks", "RTE")
+def test_what_the_model_does_not_fit_is_refused_before_training(checkpoint, prepared, data, tmp_path, no_training):
+    for words in (WORDS[::-1], WORDS[:-1]):
+        other = write_data(tmp_path / f"{len(words)}" / "bin", words)
+        glue_dir = write_glue(other.parent, other, ["RTE"])
+        with pytest.raises(SystemExit, match=r"prepare the data with the model's"):
+            finetune(checkpoint, glue_dir, tmp_path / "out", "--tasks", "RTE")
+    small = write_model(tmp_path, other)
+    content = torch.load(small, weights_only=True)
+    del content["extra_state"]["vocabulary"]  # as another program saves it; it still has a size
+    torch.save(content, small)
+    with pytest.raises(SystemExit, match=r"small.pt: has \d+ embeddings, the dictionary of .*RTE has \d+ symbols"):
+        finetune(small, prepared, tmp_path / "out", "--tasks", "RTE")
+    roberta = write_model(tmp_path, data, "RobertaForMaskedLM")
+    with pytest.raises(SystemExit, match=r"is fairseq's roberta; expected a bert or electra model .*own recipes"):
+        finetune(roberta, prepared, tmp_path / "out", "--tasks", "RTE")
 
 
 def test_other_settings_do_not_mix(checkpoint, prepared, tmp_path, trainings):
@@ -274,6 +234,7 @@ def test_other_settings_do_not_mix(checkpoint, prepared, tmp_path, trainings):
         finetune(checkpoint, prepared, output, "--tasks", "CoLA", "--seeds", 1, "--epochs", 1, "--keep-models")
     (result,) = read_results([output / "results.jsonl"])
     assert result.metrics.keys() == {"matthews", "accuracy"}
+    assert not list(output.rglob("checkpoint*.pt"))
     with pytest.raises(TrueNegError, match=r"has a run with checkpoint_sha256 \w+, expected None; give the same"):
         write_settings(output / "runs/small/CoLA-1", {})
     assert len(trainings.folders) == 1
@@ -297,12 +258,6 @@ def test_recipes(family, task, width, lr, decay, epochs):
     assert (found.batch_size, found.weight_decay, found.max_length) == (32, 0.01, 128)
     config.positions = 15
     assert TASKS[task].recipe(config, {}).max_length == 15
-
-
-def test_robertas_are_left_to_fairseqs_own_recipes(data, prepared, tmp_path, no_training):
-    checkpoint = write_model(tmp_path, data, "RobertaForMaskedLM")
-    with pytest.raises(SystemExit, match=r"is fairseq's roberta; expected a bert or electra model .*own recipes"):
-        finetune(checkpoint, prepared, tmp_path / "out", "--tasks", "RTE")
 
 
 def test_validation_has_every_example(prepared):

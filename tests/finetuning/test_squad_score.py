@@ -146,23 +146,6 @@ def test_what_makes_a_file_squad_2(tmp_path, entries, versions, impossible):
         assert read_squad(tmp_path / "copy.json") == data
 
 
-def test_writing_and_reading_give_the_same(tmp_path):
-    data = SquadData(
-        (
-            Question("a", "who?", "Ann met Bo.", (Answer("Ann", 0), Answer("Bo", 8)), "First"),
-            Question("b", "whom?", "Ann met Bo.", (), "First", impossible=True),
-            Question("c", "where?", "Nowhere é.", (), "Second"),
-        ),
-        version="v2.0",
-        unanswerable=True,
-    )
-    write_squad(tmp_path / "data.json", data)
-    assert read_squad(tmp_path / "data.json") == data
-    first = json.loads((tmp_path / "data.json").read_text(encoding="utf-8"))["data"][0]
-    assert len(first["paragraphs"]) == 1
-    assert [entry["is_impossible"] for entry in first["paragraphs"][0]["qas"]] == [False, True]
-
-
 ROWS = [
     {"id": name, "title": None, "context": "Ann met Bo.", "question": text, "answers": answers}
     for name, text, answers in (
