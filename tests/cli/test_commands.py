@@ -7,7 +7,6 @@ import os
 import re
 import runpy
 import sys
-import warnings
 
 import pytest
 from support.commands import REPOSITORY
@@ -100,25 +99,10 @@ def test_unforeseen_errors_are_one_line_without_traceback(monkeypatch, capsys):
     assert end_of(monkeypatch, KeyboardInterrupt()) == 130
 
 
-@pytest.mark.parametrize("asked", [False, True])
-def test_warnings_of_other_packages_are_shown_where_they_are_asked_for(monkeypatch, asked):
-    def warn(options: NoOptions) -> None:
-        warnings.warn("pin_memory", UserWarning, stacklevel=1)
-
-    monkeypatch.setitem(COMMANDS, "warn", warn)
-    monkeypatch.setattr(sys, "warnoptions", ["default"] if asked else [])
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        main(["warn"])
-    assert len(caught) == asked
-
-
 @pytest.mark.parametrize(
     "command",
     [
-        "compare F.svg --json F.svg",
         "compare F.svg --picture F.svg",
-        "explain --checkpoint F.svg --data . --html F.svg",
         "explain --checkpoint c.pt --data . --file F.svg --json F.svg",
         "explain --checkpoint c.pt --data . --synonym-table F.svg --json ./F.svg",
     ],
@@ -143,10 +127,7 @@ def test_wrong_command_lines_exit_with_2(capsys, arguments):
 
 @pytest.mark.parametrize(
     "command",
-    [
-        *("compare r.jsonl --json", "compare r.jsonl --picture", "compare r.jsonl --html"),
-        *(f"explain car --checkpoint none.pt --data bin {flag}" for flag in ("--json", "--html")),
-    ],
+    ["compare r.jsonl --json", "compare r.jsonl --picture", "explain car --checkpoint none.pt --data bin --json"],
 )
 def test_outputs_that_cannot_be_written_are_told_first(command, tmp_path, monkeypatch):
     """Before any input, none of which is there, is looked for."""

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
-import re
 import shutil
 import signal
 
 import pytest
 import torch
 from support.cli_runs import (
-    EVERYTHING,
     assert_one_line,
     content,
     hydra,
@@ -56,19 +53,6 @@ def test_nothing_but_the_criterion_is_needed(binarized, wordnet, tmp_path):
     assert "building" not in second.stdout
     assert (data / "synonyms.npz").stat().st_mtime_ns == written
     assert len(logged(second.stdout, "train_inner")) == 1, "the second run resumed from the first one's checkpoint"
-
-
-def test_loss_is_logged_as_stock_logs_it(data_bin, tmp_path):
-    """Validation of the same weights: loss and ppl of the new criterion are stock's to the printed digit."""
-    start = tmp_path / "start"
-    run_command(training(data_bin, start, "--criterion", "masked_lm", "--max-update", 8))
-    values = []
-    options = ("--finetune-from-model", start / "checkpoint_last.pt", "--max-update", 1, "--lr", 0)
-    for criterion in (("--criterion", "masked_lm"), EVERYTHING):
-        result = run_command(training(data_bin, tmp_path / criterion[1], *criterion, *options))
-        valid = logged(result.stdout, "valid")[-1]
-        values.append((valid["valid_loss"], valid["valid_ppl"]))
-    assert values[0] == values[1]
 
 
 @pytest.mark.slow
@@ -116,16 +100,6 @@ def test_break_mode_eos_makes_a_sequence_of_each_sentence(data_bin, tmp_path):
     assert logged(result.stdout, "train")[-1]["train_num_updates"] == "15"
     assert {step["bsz"] for step in logged(result.stdout, "train_inner")} == {"10"}
     assert not (tmp_path / "metrics.jsonl").exists(), "--no-save writes nothing"
-
-
-def test_two_objectives_train_with_hydra(data_bin, tmp_path):
-    """One alone: tests/cli/test_electra.py."""
-    options = ("optimization.max_update=2", "+criterion.tokenization=wordpiece")
-    result = run_command(hydra(data_bin, tmp_path, "[hc,sr_word]", *options), cwd=tmp_path)
-    steps = re.findall(r"\[train_inner\]\[INFO\] - (\{.*\})", result.stdout + result.stderr)
-    assert len(steps) == 2
-    assert {"hc_pred", "sr"} <= json.loads(steps[-1]).keys()
-    assert (tmp_path / "checkpoint_last.pt").exists()
 
 
 ADAM = "--criterion masked_lm --arch truneg_bert_tiny --optimizer electra_adam --adam-betas (0.9,0.999)".split()

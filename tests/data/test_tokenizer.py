@@ -291,16 +291,9 @@ def test_a_vocabulary_is_trained_the_same_in_every_process_and_spells_its_text(t
     assert "q" not in vocabulary, "a word without an end is left out"
     encoded = bert_tokenizer(vocabulary).encode(" ".join(DOGS[:4]), add_special_tokens=False).tokens
     assert not {"[UNK]", "[MASK]"} & set(encoded), "a literal [MASK] in the text is ordinary text"
-    assert "".join(token.removeprefix("##") for token in encoded).startswith("thedogsbarkedatthecafe.[mask]thedog")
     train("--inputs", text, "--output", other, "--cased")
     assert {"The", "the", "Café"} <= set(read_vocabulary(other))
     assert "of 30,522: the text has no more" in capsys.readouterr().out
-    (tmp_path / "blank.txt").write_text("\n \n", encoding="utf-8")
-    for inputs, output, line in (
-        ("blank.txt", "none.txt", r"blank\.txt: no text to learn words from"),
-        ("blank.txt", "text.txt/v.txt", r"--output .*text\.txt/v\.txt: cannot be written"),  # before the text is read
-        ("text.txt", "text.txt", r"text\.txt: is the file of --inputs too; expected different files"),
-    ):
-        with pytest.raises(SystemExit, match=line):
-            train("--inputs", tmp_path / inputs, "--output", tmp_path / output)
-    assert not (tmp_path / "none.txt").exists()
+    text.write_text("\n \n", encoding="utf-8")
+    with pytest.raises(SystemExit, match=r"text\.txt: no text to learn words from"):
+        train("--inputs", text, "--output", tmp_path / "none.txt")

@@ -140,25 +140,6 @@ def test_each_dropout_drops_in_training_alone(flag):
     assert torch.equal(model(batch())[0], one)
 
 
-def test_a_pretraining_step_is_its_parts():
-    """One forward with ``replace`` is the generator, then the discriminator on what it filled in."""
-    model = build("electra", detection=True, **TINY_ELECTRA).eval()
-    original = batch()
-    masked = original.eq(7)
-    source = original.masked_fill(masked, 39)
-    filled = original.masked_fill(masked, 12)
-    step = model(source, masked_tokens=masked, replace=lambda _: filled)
-    assert torch.equal(step.generator_logits, model(source, masked_tokens=masked)[0])
-    assert step.tokens is filled
-    features, extra = model(filled, features_only=True, return_all_hiddens=True)
-    assert len(step.hidden_states) == 1
-    assert torch.equal(step.hidden_states[0], features)
-    assert torch.equal(step.logits, model.discriminator_head(features))
-    every = model(source, masked_tokens=masked, replace=lambda _: filled, return_all_hiddens=True).hidden_states
-    expected = [state.transpose(0, 1) for state in extra["inner_states"][1:]]
-    torch.testing.assert_close(list(every), expected)
-
-
 @pytest.mark.parametrize("special", [dictionary().pad(), dictionary().eos()])
 def test_a_sampled_special_token_is_a_word_like_others(special):
     """It hides no position from the attention and begins no segment: a word with its embedding gives its scores."""
@@ -320,11 +301,3 @@ def test_attention_without_dropout_is_torchs():
     )
     nearly = attend(*parts, attended, 1e-9)  # no weight is dropped, but by the other way
     torch.testing.assert_close(nearly, attend(*parts, attended, 0.0), atol=1e-6, rtol=1e-5)
-
-
-def test_a_sequence_of_padding_alone_stays_a_number():
-    parts = [torch.randn(1, 1, 3, 4, requires_grad=True) for _ in range(3)]
-    context = attend(*parts, torch.zeros(1, 1, 1, 3, dtype=torch.bool), 0.5)
-    context.sum().backward()
-    assert context.isfinite().all()
-    assert all(part.grad.isfinite().all() for part in parts)

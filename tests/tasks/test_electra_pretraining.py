@@ -11,11 +11,10 @@ import pytest
 import torch
 from fairseq import optim as fairseq_optim
 from fairseq.data import Dictionary, indexed_dataset
-from support.commands import PIECES, TINY_MODEL, WORDS
+from support.commands import PIECES, WORDS
 from support.trainings import make, parse
 
 import truneg_fairseq
-from truneg_fairseq.tasks import electra_pretraining
 from truneg_fairseq.tasks.electra_pretraining import ElectraPretrainingConfig, ElectraPretrainingTask
 
 truneg_fairseq.register()
@@ -229,18 +228,6 @@ def test_whole_words(tokenization, words, tmp_path):
         assert joined > 20
 
 
-def test_a_masked_lm_criterion_trains_stock_roberta_on_it(folder):
-    command = [folder, "--task", "electra_pretraining", "--criterion", "masked_lm", *TINY_MODEL, "--optimizer", "adam"]
-    task, model, criterion = make(parse([*command, "--tokens-per-sample", 24, "--batch-size", 8, "--lr", 0.01]))
-    assert task.replaced_token_detection is True
-    task.load_dataset("train")
-    for batch in batches(task)[0][:3]:
-        total, size, log = criterion(model, batch)
-        assert torch.isfinite(total)
-        assert (int(size), log["ntokens"]) == (int(batch["target"].ne(PAD).sum()), batch["ntokens"])
-        total.backward()
-
-
 def test_mask_shares_of_more_than_all(tmp_path):
     with pytest.raises(SystemExit, match=r"--leave-unmasked-prob 0.6: with --random-token-prob 0.6 it exceeds 1"):
         task_on(tmp_path, leave_unmasked_prob=0.6, random_token_prob=0.6)
@@ -268,14 +255,7 @@ def test_graphs_of_a_gpu_have_no_effect_on_a_cpu_and_it_says_so(folder, caplog):
     assert "--cuda-graphs: no effect" in caplog.text
 
 
-def test_seeds_change_examples_order_and_masks(folder, tmp_path, monkeypatch):
-    assert same(*(batches(task_on(folder, seed=3))[0] for _ in range(2)))
-    write_dictionary(tmp_path)
-    write_split(tmp_path, "train", [[4] * 29 * 50])  # a line without ends, to be cut into the same examples
-    monkeypatch.setattr(electra_pretraining, "_ONE_SEGMENT", 0)
-    monkeypatch.setattr(electra_pretraining, "_SHORT", 0)
-    datasets = [task_on(tmp_path, seed=seed).dataset("train") for seed in (1, 2)]
-    orders = [dataset.ordered_indices().tolist() for dataset in datasets]
-    assert orders[0] != orders[1]
-    targets = [dataset.collater(range(50))["target"] for dataset in datasets]
-    assert not any(torch.equal(*rows) for rows in zip(*targets, strict=True))
+def test_a_seed_is_one_set_of_examples_and_masks(folder):
+    epochs = [batches(task_on(folder, seed=seed))[0] for seed in (1, 1, 2)]
+    assert same(*epochs[:2])
+    assert not same(*epochs[1:])
