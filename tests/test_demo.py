@@ -74,13 +74,6 @@ def test_the_demos_model_shows_five_false_negatives(run_module, wordnet, tmp_pat
     assert sum(chance >= 0.3 for chance in accepted) >= 5, shown
 
 
-def test_a_gloss_is_a_line(run_module):
-    line = importlib.import_module("glosses").gloss_line
-    shown = line(["dog", "Canis_familiaris"], "a member of  the genus Canis; ; kept", ["the dog  barked "])
-    assert shown == 'dog , Canis familiaris : a member of the genus Canis; kept ; "the dog barked"'
-    assert line(["entity"], "that which is perceived; ", []) == "entity : that which is perceived"
-
-
 def test_weights_are_checked(run_module, monkeypatch, tmp_path):
     (tmp_path / "model.safetensors").write_bytes(b"other weights")
     monkeypatch.setattr(importlib.import_module("masked_lm"), "encoder_folder", lambda: tmp_path)

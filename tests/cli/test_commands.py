@@ -7,6 +7,7 @@ import os
 import re
 import runpy
 import sys
+import warnings
 
 import pytest
 from support.commands import REPOSITORY
@@ -136,3 +137,16 @@ def test_outputs_that_cannot_be_written_are_told_first(command, tmp_path, monkey
         main([*command.split(), output])
     assert f"{command.split()[-1]} {output}" in str(caught.value)
     assert "cannot be written" in str(caught.value) or "is not a folder" in str(caught.value)
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_warnings_of_other_packages_are_shown_where_they_are_asked_for(monkeypatch, asked):
+    def warn(options: NoOptions) -> None:
+        warnings.warn("pin_memory", UserWarning, stacklevel=1)
+
+    monkeypatch.setitem(COMMANDS, "warn", warn)
+    monkeypatch.setattr(sys, "warnoptions", ["default"] if asked else [])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        main(["warn"])
+    assert len(caught) == asked

@@ -18,7 +18,6 @@ from fairseq.models.roberta import RobertaModel
 from fairseq.options import get_training_parser
 from fairseq.registry import REGISTRIES
 from fairseq.tasks import TASK_DATACLASS_REGISTRY
-from support.commands import run_command, truneg
 from support.kills import differences
 from support.trainings import (
     BOUNDS,
@@ -36,7 +35,6 @@ import truneg_fairseq
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.trainer.stopping import EXIT_DIVERGED
 from truneg_fairseq.trainer.trainer import PluginTrainer
-from truneg_fairseq.vocabulary import read_symbols
 
 WORDPIECE = ("--tokenization", "wordpiece")
 NO_DROPOUT = ("--dropout", 0, "--attention-dropout", 0)
@@ -280,14 +278,6 @@ def test_nan_is_explained_in_one_line(what, message, data_bin, tmp_path, capsys)
 
 
 CORPUS_AND_NEAREST = ("--soft-targets", "corpus=0.2,embedding=0.1")
-
-
-def test_a_training_reads_the_counts_beside_its_data(binarized, tmp_path):
-    data = shutil.copytree(binarized, tmp_path / "data-bin")
-    run_command(truneg("data", "counts", "--data", data))
-    *_, criterion = build(data, *TRUE_NEG, *CORPUS_AND_NEAREST)
-    assert len(criterion.objective.sources[0].counts.words) == len(read_symbols(data))
-    assert not criterion.state_dict()
 
 
 @pytest.fixture(scope="module")

@@ -111,14 +111,6 @@ def test_shares_of_kinds_are_electras():
     assert all(within_four_sigma(n, len(short), 1 / 44) for n in np.bincount(short - 20, minlength=44))
 
 
-def test_seeds_and_documents_draw_differently():
-    lines = ([7] * 200 + [0]) * 2
-    one, other = (cut(lines, short=0.5, seed=seed) for seed in (1, 2))
-    assert one.sizes.tolist() != other.sizes.tolist()
-    first, second = one.sizes[one.start < 1601], one.sizes[one.start >= 1601]
-    assert first.tolist() != second.tolist()
-
-
 @given(shapes=st.lists(st.tuples(st.integers(1, 4), st.integers(0, 4)), min_size=1, max_size=5))
 @settings(max_examples=50, deadline=None)
 def test_layout_equals_a_loop(shapes):

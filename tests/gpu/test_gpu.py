@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.cli_runs import RECIPES
 from support.commands import PLUGIN, TINY_MODEL, TINY_TRAINING, fairseq_train, run_command, truneg
 from support.trainings import parse
 
@@ -92,25 +91,6 @@ def test_corrections_on_the_device_are_those_on_the_host():
     on_device = find_false_negatives(*(argument.cuda() for argument in arguments))
     assert on_host.any()
     assert torch.equal(on_device.cpu(), on_host)
-
-
-def test_hydra_in_bf16(data_bin, tmp_path):
-    overrides = (
-        "common.bf16=true common.fp16=false +model.encoder_layers=1 +model.encoder_embed_dim=32 "
-        "+model.encoder_ffn_embed_dim=32 +model.encoder_attention_heads=2 task.tokens_per_sample=24 "
-        "dataset.batch_size=4 dataset.num_workers=0 optimization.update_freq=[1] common.log_interval=1 "
-        "optimization.max_update=3 +criterion.tokenization=wordpiece"
-    )
-    result = run_command(
-        [
-            *(sys.executable, "-m", "fairseq_cli.hydra_train", "--config-dir", RECIPES),
-            *("--config-name", "masked_lm", "objective=[hc,sr_word]"),
-            *(f"common.user_dir={PLUGIN}", f"task.data={data_bin}", f"checkpoint.save_dir={tmp_path}"),
-            *(f"hydra.run.dir={tmp_path}/hydra", *overrides.split()),
-        ],
-        cwd=tmp_path,
-    )
-    assert (result.stdout + result.stderr).count("[train_inner]") == 3
 
 
 def test_torchrun_with_nccl(data_bin, tmp_path):

@@ -64,8 +64,3 @@ def test_checkpoints_by_words_seen_load_without_the_package(text, tmp_path, main
     weights = [transformers.AutoModelForMaskedLM.from_pretrained(out / name) for name in ("chck_1M", "chck_5M")]
     first, last = (model.get_input_embeddings().weight for model in weights)
     assert not first.equal(last)
-
-
-def test_more_than_ten_epochs_are_refused(text, tmp_path, main):
-    with pytest.raises(Exception, match="--num_train_epochs 11: the track allows 10"):
-        main("train", text, "--output_dir", tmp_path / "out", *SMALL, "--num_train_epochs", 11)

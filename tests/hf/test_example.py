@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from support.commands import REPOSITORY, run_command
-from support.hf_models import LINES, PAD, options_of_list, small_model, small_tokenizer, trainer
+from support.hf_models import LINES, options_of_list, small_model, small_tokenizer, trainer
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("accelerate")
@@ -74,32 +74,6 @@ def test_the_example_trains_evaluates_and_saves(tmp_path, model):
     assert transformers.AutoTokenizer.from_pretrained(tmp_path / "out").mask_token == "[MASK]"
     card = (tmp_path / "out" / "README.md").read_text()
     assert "- true-negatives" in card and "on the text dataset" in card
-
-
-@pytest.mark.parametrize(("kind", "longest"), [("BertForMaskedLM", 40), ("RobertaForMaskedLM", 40 - PAD - 1)])
-def test_samples_are_no_longer_than_the_positions(kind, longest, tmp_path, run_here):
-    arguments = ["--model_name_or_path", saved(small_model(kind), tmp_path / "model"), "--max_seq_length"]
-    (tmp_path / "text").write_text("\n".join(LINES * 40), encoding="utf-8")
-    line = rf"--max_seq_length {longest + 1}: the model has {longest} positions; expected no more"
-    with pytest.raises(SystemExit, match=line):
-        run_here(*arguments, longest + 1)
-    run_here(*arguments, longest)
-    assert (tmp_path / "out" / "trainer_state.json").exists()
-
-
-def test_samples_of_a_tokenizer_in_python(tmp_path):
-    """BERTweet's: all of the text, in samples with their special tokens."""
-    from transformers import BertweetTokenizer
-
-    (tmp_path / "vocab.txt").write_text("the 9\ncat 8\nsat 7\n")
-    (tmp_path / "bpe.codes").write_text("t h 9\nth e</w> 9\nc a 8\nca t</w> 8\ns a 7\nsa t</w> 7\n")
-    tokenizer = BertweetTokenizer(str(tmp_path / "vocab.txt"), str(tmp_path / "bpe.codes"))
-    found = runpy.run_path(str(SCRIPT))["samples"](["the cat sat\n"] * 5, tokenizer, 6)
-    assert [len(row["input_ids"]) for row in found] == [6, 6, 6, 5]
-    assert {row["input_ids"][0] for row in found} == {tokenizer.cls_token_id}
-    assert {row["input_ids"][-1] for row in found} == {tokenizer.sep_token_id}
-    words = [token for row in found for token in row["input_ids"][1:-1]]
-    assert tokenizer.convert_ids_to_tokens(words) == ["the", "cat", "sat"] * 5
 
 
 def test_a_dataset_in_place_of_files(tmp_path, model, run_here, monkeypatch):
@@ -168,19 +142,6 @@ def test_a_second_run_continues(tmp_path, model, run_here, caplog, capsys):
     assert {change.split()[3] for change in record["changes"]} >= {"data.train", "true_negatives.sr_sent_weight"}
 
 
-@pytest.mark.parametrize(
-    ("content", "flag", "line"),
-    [
-        ('{"text": "a mat"}\n', [], "is not plain text"),
-        ("a mat\n", ["--line_by_line"], "--line_by_line: found no such flag"),
-    ],
-)
-def test_other_files_and_flags_are_refused_in_one_line(content, flag, line, tmp_path, model, run_here):
-    (tmp_path / "text").write_text(content, encoding="utf-8")
-    with pytest.raises(SystemExit, match=line):
-        run_here("--model_name_or_path", model, *flag)
-
-
 def test_code_of_a_model_runs_only_where_it_is_trusted(tmp_path, model, run_here, monkeypatch):
     """Also where somebody answers transformers' question with yes."""
     monkeypatch.setattr("builtins.input", lambda *_: "y")
@@ -238,15 +199,3 @@ def test_a_sentence_encoder_and_back(tmp_path, run_here, capsys):
         with torch.no_grad():
             states = trained(torch.tensor([small_tokenizer()(line)["input_ids"]])).last_hidden_state
         assert vector == pytest.approx(states.mean(1)[0].numpy(), abs=1e-5)
-
-
-def test_a_new_head_passes_on_the_states(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(FOLDER))
-    train = runpy.run_path(str(FOLDER / "train.py"))
-    saved(small_model().bert, tmp_path / "encoder")
-    saved(small_model(), tmp_path / "whole")
-    for name, new in (("encoder", True), ("whole", False)):
-        model, _ = train["load"](train["ScriptArguments"](model_name_or_path=str(tmp_path / name)))
-        dense = model.cls.predictions.transform.dense
-        assert torch.equal(dense.weight, torch.eye(32)) == new
-        assert bool(dense.bias.any()) != new

@@ -134,15 +134,6 @@ def test_the_default_objective_of_a_search_is_the_loss_or_the_sum_of_the_users_m
     assert seen[0](found) == pytest.approx(expected)
 
 
-def test_several_evaluation_sets(make):
-    sets = {"first": rows_of(*LINES), "second": rows_of("a big mat")}
-    machine = make(eval_strategy="steps", eval_steps=1, max_steps=1, eval_dataset=sets)
-    machine.train()
-    found = {name: log[name] for log in machine.state.log_history for name in log if name.endswith("_loss")}
-    assert found["eval_first_loss"] != found["eval_second_loss"]
-    assert machine.evaluate(sets["second"])["eval_loss"] > 0
-
-
 @pytest.mark.slow
 def test_a_batch_size_that_fits_is_found(make):
     """What the broken-off attempts counted is not logged: the loss is that of the updates since."""
@@ -161,20 +152,6 @@ def test_a_batch_size_that_fits_is_found(make):
     fresh = make(**settings)
     fresh.train()
     assert machine.state.log_history[0]["mlm_loss"] == pytest.approx(fresh.state.log_history[0]["mlm_loss"], rel=1e-6)
-
-
-class Stream(torch.utils.data.IterableDataset):
-    """Texts without a length."""
-
-    def __iter__(self):
-        yield from TEXTS * 2
-
-
-def test_data_without_a_length_and_a_last_update_of_an_epoch_that_is_smaller(make):
-    machine = make(max_steps=4, gradient_accumulation_steps=4, train_dataset=Stream(), eval_dataset=Stream())
-    machine.train()
-    assert machine.state.global_step == 4
-    assert machine.evaluate()["eval_loss"] > 0
 
 
 @pytest.mark.parametrize("filtered", [True, False])

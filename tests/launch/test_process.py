@@ -26,7 +26,7 @@ from truneg_fairseq.experiments.evaluation import Asked
 from truneg_fairseq.finetuning import FinetuneOptions
 from truneg_fairseq.launch import process
 from truneg_fairseq.launch.jobs import devices_of, run_jobs
-from truneg_fairseq.launch.process import PACKAGES, peak_memory_mb, run_logged
+from truneg_fairseq.launch.process import PACKAGES, run_logged
 from truneg_fairseq.results.result import NamedModel
 
 TRAP = "from pathlib import Path\nPath(__file__).with_name('trapped').touch()\nraise ImportError(__file__)\n"
@@ -191,12 +191,6 @@ def test_the_peak_of_memory_is_not_that_of_the_process_that_started_it():
     assert 10 < float(printed) < 1_000
 
 
-def test_the_memory_of_a_gpu_is_not_main_memory(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: 250_000_000)
-    assert peak_memory_mb(cpu=False) == 250.0
-
-
 RUNS = [SimpleNamespace(name=str(number)) for number in range(6)]
 
 
@@ -234,14 +228,6 @@ def test_the_first_error_ends_the_others():
     with pytest.raises(TrueNegError, match="run 1 failed"):
         run_jobs(execute, RUNS, [None, None], lengths=[10] * 6)
     assert sorted(seen) == ["0", "1"]
-
-
-def test_an_interrupt_in_a_run_is_the_commands():
-    def execute(run, job):
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run_jobs(execute, RUNS, [None], lengths=[10] * 6)
 
 
 def test_devices(monkeypatch):

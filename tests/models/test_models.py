@@ -301,3 +301,11 @@ def test_attention_without_dropout_is_torchs():
     )
     nearly = attend(*parts, attended, 1e-9)  # no weight is dropped, but by the other way
     torch.testing.assert_close(nearly, attend(*parts, attended, 0.0), atol=1e-6, rtol=1e-5)
+
+
+def test_a_sequence_of_padding_alone_stays_a_number():
+    parts = [torch.randn(1, 1, 3, 4, requires_grad=True) for _ in range(3)]
+    context = attend(*parts, torch.zeros(1, 1, 1, 3, dtype=torch.bool), 0.5)
+    context.sum().backward()
+    assert context.isfinite().all()
+    assert all(part.grad.isfinite().all() for part in parts)

@@ -81,34 +81,6 @@ def test_a_line_describes_itself(capsys, tmp_path):
     assert rows(run(capsys, undescribed))["a"] == ["0.400"], "as it is"
 
 
-def test_intervals_of_ratios_have_the_noise_of_the_items():
-    """The same ratio as a metric of every item, and as sums over items of different sizes."""
-    random = np.random.default_rng(3)
-    sizes = random.integers(1, 9, 400).astype(float)
-    runs = []
-    for model, share in (("base", 0.4), ("new", 0.5)):
-        said = random.binomial(sizes.astype(int), share).astype(float)
-        fields = ratios_as_fields({"said": Ratio(said, sizes)})
-        runs += [Result(model=model, task="cloze", seed=seed, **fields) for seed in (1, 2, 3)]
-    found = Comparison(runs)
-    interval = found.summary("new", found.groups["cloze"][0]).interval
-    parts = [(np.array(run.examples["said"]), sizes) for run in runs[::3]]
-    independent = np.sqrt(sum(Ratio(*part).influence.var() / 400 for part in parts))
-    assert interval.high - interval.low == pytest.approx(2 * 1.966 * independent, rel=0.1)
-    assert interval.mean == pytest.approx(runs[3].metrics["said"] - runs[0].metrics["said"])
-    again = Result(**json.loads(runs[0].line))
-    assert again.denominators["said"] == sizes.tolist()
-
-
-def test_a_run_may_lack_what_its_file_does_not_define():
-    """Where nobody knows the text's own word there is no probability of the others."""
-    found = Comparison([result("a", "cloze", others=0.1, bits=9.0), result("b", "cloze", bits=9.0)])
-    others, bits = found.groups["cloze"]
-    assert found.summary("a", others).values == {1: 0.1}
-    assert found.summary("b", others) is None
-    assert found.summary("b", bits).difference == 0
-
-
 def with_examples(model: str, seed: int, exact: list[float]) -> Result:
     return replace(result(model, "SQuAD", seed, EM=float(np.mean(exact))), examples={"EM": exact})
 
@@ -468,8 +440,3 @@ def test_a_control_is_better_where_the_items_say_so():
     assert verdict_over_items(Comparison(lines[:1], over_items=True)) == "model: no other model and no control."
     others = Comparison(lines[:3], over_items=True)
     assert verdict_over_items(others).startswith("near against model: not significantly different in 1 metric | far ")
-
-
-def test_without_held_out_text_there_is_no_verdict():
-    found = [Result(model=arm, task="CoLA", seed=1, metrics={"matthews": 0.5}) for arm in ("a", "b")]
-    assert verdict(found, "a") == []

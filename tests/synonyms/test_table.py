@@ -6,8 +6,6 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from support.commands import bert_vocabulary
 
 from truneg_fairseq.errors import TrueNegError
@@ -88,25 +86,11 @@ def test_coverage_of_the_bert_vocabulary(wordnet, tmp_path):
     assert (tmp_path / "t.npz").stat().st_size < 1e6
 
 
-PAIRS = st.sets(st.tuples(st.integers(0, 49), st.integers(0, 49)), max_size=60)
-
-
 def table_of(listed: set[tuple[int, int]], **changes) -> SynonymTable:
     rows = np.array(sorted(listed), dtype=np.int32).reshape(-1, 2)
     values = {"gold": rows[:, 0].copy(), "synonym": rows[:, 1].copy(), "vocabulary_size": 50, "fingerprint": "f" * 64}
     values |= {"tokenization": "words", "source": "small", "options": {"edition": 1}, "known_words": 7}
     return SynonymTable(**{**values, **changes})
-
-
-@given(listed=PAIRS)
-def test_saved_and_loaded_it_is_the_same(listed, tmp_path_factory):
-    path = tmp_path_factory.mktemp("table") / "t.npz"
-    table = table_of(listed)
-    table.save(path)
-    loaded = SynonymTable.load(path)
-    for name, value in vars(table).items():
-        assert np.array_equal(getattr(loaded, name), value), name
-    assert [p.name for p in path.parent.iterdir()] == ["t.npz"]
 
 
 def test_a_table_of_another_dictionary_is_refused(binarized, tmp_path):

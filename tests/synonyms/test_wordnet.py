@@ -15,7 +15,6 @@ from support.trainings import build
 
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.synonyms import build_table, open_lexicon
-from truneg_fairseq.synonyms.inflected import Inflector
 from truneg_fairseq.synonyms.wordnet import find_wordnet, install_wordnet
 from truneg_fairseq.vocabulary import Vocabulary
 
@@ -120,15 +119,6 @@ def test_names_have_the_form_of_the_word(inflected, word, wanted, unwanted):
     names = set(inflected.synonyms(word))
     assert set(wanted) <= names
     assert not names & set(unwanted)
-
-
-def test_forms_that_the_dictionary_lists_oddly(inflected):
-    inflector = Inflector()
-    assert inflector.forms("life", "n")["NNS"] == ("lives",), "not 'life' beside it"
-    assert inflector.forms("sheep", "n")["NNS"] == ("sheep",)
-    assert inflector.forms("walk", "v")["VBN"] == ("walked",)
-    assert inflector.forms("large", "r") == {}
-    assert [inflector.forms(n, "n")["NNS"][0] for n in ("qqqx", "qqqy", "qqqay")] == ["qqqxes", "qqqies", "qqqays"]
 
 
 def test_it_makes_a_table(inflected):

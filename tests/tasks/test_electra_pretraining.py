@@ -11,7 +11,7 @@ import pytest
 import torch
 from fairseq import optim as fairseq_optim
 from fairseq.data import Dictionary, indexed_dataset
-from support.commands import PIECES, WORDS
+from support.commands import PIECES, TINY_MODEL, WORDS
 from support.trainings import make, parse
 
 import truneg_fairseq
@@ -259,3 +259,15 @@ def test_a_seed_is_one_set_of_examples_and_masks(folder):
     epochs = [batches(task_on(folder, seed=seed))[0] for seed in (1, 1, 2)]
     assert same(*epochs[:2])
     assert not same(*epochs[1:])
+
+
+def test_a_masked_lm_criterion_trains_stock_roberta_on_it(folder):
+    command = [folder, "--task", "electra_pretraining", "--criterion", "masked_lm", *TINY_MODEL, "--optimizer", "adam"]
+    task, model, criterion = make(parse([*command, "--tokens-per-sample", 24, "--batch-size", 8, "--lr", 0.01]))
+    assert task.replaced_token_detection is True
+    task.load_dataset("train")
+    for batch in batches(task)[0][:3]:
+        total, size, log = criterion(model, batch)
+        assert torch.isfinite(total)
+        assert (int(size), log["ntokens"]) == (int(batch["target"].ne(PAD).sum()), batch["ntokens"])
+        total.backward()
