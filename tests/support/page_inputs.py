@@ -136,7 +136,12 @@ def _write_models(place: Path, downloads: Path) -> None:
     BertTokenizerFast(vocab=str(downloads / "vocab.txt")).save_pretrained(downloads / "BERT-DIR")
     encoder = downloads / "ENCODER-DIR"
     save(random_model("BertModel", tokens=TOKENS, **SIZES), encoder, TOKENS)
-    names = {"google-bert/bert-base-uncased": place / "BERT-DIR", "sentence-transformers/all-MiniLM-L6-v2": encoder}
+    names = {
+        "google-bert/bert-base-uncased": place / "BERT-DIR",
+        "google/electra-small-discriminator": place / "DISCRIMINATOR-DIR",
+        "google/electra-small-generator": place / "GENERATOR-DIR",
+        "sentence-transformers/all-MiniLM-L6-v2": encoder,
+    }
     for name, folder in names.items():  # as the hub's client keeps what it has downloaded
         kept = place.parent / "hub" / f"models--{name.replace('/', '--')}"
         shutil.copytree(folder, kept / "snapshots" / "1")
