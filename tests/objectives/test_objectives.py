@@ -10,13 +10,9 @@ from hypothesis import strategies as st
 from support.losses import setting_of, vocabulary_of
 
 from truneg_fairseq.objectives import Objective, TrueNegativeOptions
-from truneg_fairseq.objectives.loss import (
-    expected_distances,
-    least_likely,
-    sentence_divergence_sum,
-    word_distances,
-)
+from truneg_fairseq.objectives.loss import least_likely
 from truneg_fairseq.objectives.passes import most_likely
+from truneg_fairseq.objectives.terms import expected_distances, sentence_divergence, word_distances
 
 PAD = 1
 VOCABULARY = 9
@@ -199,7 +195,7 @@ def test_sentence_divergence_equals_autograd_through_the_formula(seed, with_grad
     predicted = torch.randn(2, 3, 5, requires_grad=True)
     original = torch.randn(2, 3, 5, requires_grad=with_gradient)
     counted = torch.rand(2, 3) < 0.7
-    total = sentence_divergence_sum(predicted, original, counted)
+    total = torch.where(counted, sentence_divergence(predicted, original), 0).sum()
     total.backward()
 
     leaves = [states.detach().clone().requires_grad_() for states in (predicted, original)]

@@ -82,7 +82,7 @@ def record_of(trainer: Any, model: Any) -> dict[str, Any]:
         "base_model": getattr(model, "name_or_path", "") or None,
         "data": {"train": _described(trainer.train_dataset), "validation": _described(trainer.eval_dataset)},
         "true_negatives": asdict(trainer.true_negatives),
-        "ideas": digests(trainer.true_negatives.sources),
+        "ideas": digests(trainer.true_negatives.sources | trainer.true_negatives.weights_of_terms),
         "masks": {name: getattr(collator, name, None) for name in ("mlm_probability", "whole_words")},
         "training": {
             **{name: arguments[name] for name in _TRAINING},

@@ -77,8 +77,8 @@ class TrueNegativeLoss(Objective):
         super().__init__(options, setting, **keywords)
         if reduction not in ("mean", "sum", "none"):
             raise ValueError(f"reduction: found {reduction!r}, expected mean, sum or none")
-        if reduction == "none" and options.sr_sent_weight:
-            raise ValueError('reduction "none": --sr-sent-weight has no loss for each token; expected "mean"')
+        if reduction == "none" and any(term.over == "tokens" for _, _, term in self._terms):
+            raise ValueError('reduction "none": a regularizer over tokens has no loss for each label; expected "mean"')
         self.ignore_index, self.reduction = ignore_index, reduction
         self._watch: Watch | None = None
         self._labels_seen = False
@@ -444,14 +444,14 @@ class TrueNegativeLoss(Objective):
 
     def _is_plain(self) -> bool:
         options = self.options
-        weights = options.sr_word_weight, options.sr_sent_weight, options.loss_truncation, self.label_smoothing
+        weights = options.loss_truncation, self.label_smoothing, self._terms
         changed = any(weights) or options.softmax_temperature != 1.0 or bool(self._soft)
         own = [getattr(type(self), name) is not getattr(Objective, name) for name in _MAY_BE_OVERRIDDEN]
         return not changed and not any(own) and self.detector is None
 
     @property
     def _needs_sentences(self) -> bool:
-        return "sentence" in self.reads or self.options.sr_sent_weight != 0
+        return "sentence" in self.reads
 
     @property
     def _reads_sentences(self) -> bool:

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import TrueNegError, refuse
-from ..registry import ALTERNATIVES
+from ..registry import ALTERNATIVES, TERMS, Registry
 from ..vocabulary import WordBoundaries
 from .alternatives import Alternatives
 from .build import BITS, Setting
@@ -52,7 +52,8 @@ class Objective(nn.Module):
         options: what is minimised.
         setting: what sources of alternatives are made of; None for a loss that knows no words.
         label_smoothing: fairseq's epsilon, which gives nothing to the gold word and is not logged as a soft target.
-        ideas: sources of alternatives of one's own that are made already, by the names that the options have.
+        ideas: sources of alternatives and regularizers of one's own that are made already, by the names that the
+            options have.
         allowed: bool, shape (V,), the words that are ever predicted: others get no share of a target and are no
             prediction; None for all.
     """
@@ -68,7 +69,7 @@ class Objective(nn.Module):
         setting: Setting | None = None,
         *,
         label_smoothing: float = 0.0,
-        ideas: Mapping[str, Alternatives] | None = None,
+        ideas: Mapping[str, Any] | None = None,
         allowed: Tensor | None = None,
     ) -> None:
         super().__init__()
@@ -79,19 +80,22 @@ class Objective(nn.Module):
         # A table that is only given is there to log with.
         only_logs = options.synonym_table is not None and options.detectors == (TABLE,)
         asked = options.sources | ({TABLE: "--synonym-table"} if only_logs else {})
-        made = {name: _made(name, flag, setting, ideas or {}) for name, flag in asked.items()}
-        unused = sorted({*(ideas or {})} - {*made})
+        given, weights = ideas or {}, options.weights_of_terms
+        made = {name: _made(ALTERNATIVES, name, flag, setting, given) for name, flag in asked.items()}
+        terms = {name: _made(TERMS, name, "--terms", setting, given) for name in weights}
+        unused = sorted(given.keys() - made.keys() - terms.keys())
         refuse((unused, f"ideas: {', '.join(unused)}: no option names it; expected the names of the options"))
-        self.sources = nn.ModuleList(made.values())
+        self.sources, self.terms = nn.ModuleList(made.values()), nn.ModuleList(terms.values())
         # Tuples: of a dict that is empty torch.compile keeps no guard, and another loss would have its graph.
         self._soft = tuple((share, made[share.source]) for share in options.shares)
+        self._terms = tuple((name, weight, terms[name]) for name, weight in weights.items())
         self.detector = _detector(options, setting, made) if options.finds_false_negatives or only_logs else None
         looks_at_words = self.detector is not None or any(source.whole_words for source in made.values())
         continues, unfinished = setting.boundaries if looks_at_words else (None, None)
         self.register_buffer("continues", continues, persistent=False)
         self.register_buffer("unfinished", unfinished, persistent=False)
         self.register_buffer("_progress", torch.zeros(()), persistent=False)
-        self.reads = frozenset().union(*(source.reads for source in made.values()))
+        self.reads = frozenset().union(*(each.reads for each in (*made.values(), *terms.values())))
         self.table = setting.table if TABLE in made else None
         """The :class:`~truneg_fairseq.synonyms.SynonymTable` in use, for records and for explanations."""
 
@@ -210,21 +214,24 @@ class Objective(nn.Module):
         update: UpdateSize | None = None,
     ) -> Outcome:
         """The outcome of what :meth:`cross_entropy` gives, with soft regularization added to it."""
-        options, (total, plain) = self.options, cross_entropy
+        total, plain = cross_entropy
         with full_precision(judged.gold.device):
             counts = self._counts(judged, soft, plain)
-            if options.sr_word_weight:  # Eq. 3
-                distance = self._word_distance(judged, passes.embeddings())
-                counts["sr_sum"] = distance.detach().sum()
-                if judged.weights is not None:
-                    distance = distance * judged.weights.where(judged.counted, 0.0)
-                total = total + options.sr_word_weight * (distance if total.dim() else distance.sum())
-            if options.sr_sent_weight:  # Section 5
-                real = judged.original.ne(self.padding)
-                divergence = sentence_divergence_sum(passes.filled()[1], passes.original().detach(), real)
-                mean = scaled_mean(divergence, update or UpdateSize(counts["sample_size"], real.sum()))
-                total = total + options.sr_sent_weight * mean
-                counts["kl_sum"], counts["kl_size"] = divergence.detach(), real.sum()
+            for name, weight, term in self._terms:
+                values, logged = term(judged, passes), SR_COUNTS.get(name, (f"term:{name}", f"term_size:{name}"))
+                if term.over == "tokens":
+                    real = judged.original.ne(self.padding)
+                    counts[logged[1]] = real.sum()
+                    value = values.where(real, values.new_zeros(())).sum()
+                    counts[logged[0]] = value.detach()
+                    value = scaled_mean(value, update or UpdateSize(counts["sample_size"], counts[logged[1]]))
+                else:
+                    values = values.where(judged.counted, values.new_zeros(()))
+                    counts[logged[0]], counts[logged[1]] = values.detach().sum(), counts["sample_size"]
+                    if judged.weights is not None:
+                        values = values * judged.weights.where(judged.counted, 0.0)
+                    value = values if total.dim() else values.sum()
+                total = total + weight * value
             counts["objective"], counts["objective_size"] = total.detach().sum(), counts["sample_size"]
             return Outcome(total, counts["sample_size"], counts)
 
@@ -288,16 +295,6 @@ class Objective(nn.Module):
             soft.append(source.target(batch, passes, part, flat=name.endswith(FLAT)))
         return soft
 
-    def _word_distance(self, judged: MaskedPredictions, embeddings: Tensor) -> Tensor:
-        if self.options.sr_word_form == "expected":
-            return expected_distances(embeddings, judged.logits, judged.gold, judged.counted)
-        if torch.is_grad_enabled() and not embeddings.requires_grad:
-            raise TrueNegError(
-                f"--sr-word-weight {self.options.sr_word_weight}: the input embeddings are frozen, so that it would "
-                "change nothing; expected embeddings that train, --sr-word-form expected, or --sr-word-weight 0"
-            )
-        return word_distances(embeddings, judged.gold, judged.prediction, judged.counted)
-
     def _counts(self, judged: MaskedPredictions, soft: list[SoftTargets], plain: Tensor) -> dict[str, Tensor]:
         correct = judged.prediction.eq(judged.gold) & judged.counted
         counts = {"loss": plain, "sample_size": judged.counted.int().sum(), "correct": correct.sum()}
@@ -319,9 +316,9 @@ class Objective(nn.Module):
         return counts
 
 
-def _made(name: str, flag: str, setting: Setting, ideas: Mapping[str, Alternatives]) -> Alternatives:
-    """The source of a name: one that is given, or an instance of the registered class."""
-    found: Alternatives = ideas[name] if name in ideas else ALTERNATIVES.look_up(name, flag)(setting)
+def _made(kinds: Registry, name: str, flag: str, setting: Setting, ideas: Mapping[str, Any]) -> Any:
+    """The source or regularizer of a name: one that is given, or an instance of the registered class."""
+    found: nn.Module = ideas[name] if name in ideas else kinds.look_up(name, flag)(setting)
     if next(found.parameters(), None) is not None:
         raise TrueNegError(
             f"{flag} {name}: {type(found).__name__} has parameters, which would be trained; expected buffers, and "
@@ -359,56 +356,6 @@ def least_likely(loss: Tensor, counted: Tensor, share: float) -> Tensor:
     """The positions with the largest loss, a share of those that count (rounded); bool, shape (N,)."""
     rank = loss.masked_fill(~counted, -torch.inf).argsort(descending=True).argsort()
     return rank < (share * counted.sum()).round()
-
-
-def word_distances(embeddings: Tensor, gold: Tensor, prediction: Tensor, counted: Tensor) -> Tensor:
-    """Eq. 3 before its mean: 1 - cos(e_k, e'_k) at each position, 0 where it does not count.
-
-    Both rows get a gradient (a sparse tensor on a CPU). Equal tokens have distance 0, and so has a zero vector (whose
-    angle is undefined), with zero gradient: it is never NaN.
-
-    ``embeddings`` is the input embedding matrix, shape (V, E), of any floating type; computed in fp32. ``gold`` and
-    ``prediction``, int64, and ``counted``, bool, have the shape (N,). Gives fp32, shape (N,), between 0 and 2.
-    """
-    # One look-up for both: its backward makes one (V, E) gradient instead of two, and on a CPU none: a sparse one is
-    # added to the dense gradient of the projection. On CUDA that addition has no order, so that runs would not repeat.
-    # An adapter's sum has no sparse gradient.
-    sparse = embeddings.device.type == "cpu" and embeddings.is_leaf
-    pair = F.embedding(torch.stack([gold, prediction]), embeddings, sparse=sparse).float()
-    squared_norms = pair.square().sum(-1)
-    # A squared norm below the normal fp32 numbers counts as zero: the gradient of its square root would overflow.
-    defined = counted & gold.ne(prediction) & squared_norms.ge(torch.finfo(torch.float32).tiny).all(0)
-    norms = torch.where(defined, squared_norms, squared_norms.new_ones(())).sqrt()
-    cosine = (pair[0] * pair[1]).sum(-1) / (norms[0] * norms[1])
-    return torch.where(defined, 1.0 - cosine, cosine.new_zeros(()))
-
-
-def expected_distances(embeddings: Tensor, logits: Tensor, gold: Tensor, counted: Tensor) -> Tensor:
-    """The distance that Eq. 3 expects of the model: E_v [1 - cos(e_v, e_k)] at each counted position.
-
-    v is drawn from the model's distribution, as in EMO (Ren et al., ICLR 2024), so that the loss has a gradient by the
-    logits, where the argmax of Eq. 3 has none. The embeddings get no gradient: they measure the distance, and moving
-    all of them together would make it 0. A zero vector is at distance 1 from every word.
-
-    Arguments and result are those of :func:`word_distances`, with ``logits``, shape (N, V), of any floating type.
-    """
-    directions = F.normalize(embeddings.detach().float(), dim=1)
-    mean = F.softmax(logits, dim=-1, dtype=torch.float32) @ directions
-    distance = 1.0 - (mean * directions[gold]).sum(1)
-    return torch.where(counted, distance, distance.new_zeros(()))
-
-
-def sentence_divergence_sum(predicted: Tensor, original: Tensor, counted: Tensor) -> Tensor:
-    """Sentence-level regularization: KL(softmax H_p || softmax H_s) summed over the counted tokens, in nats.
-
-    H_p and H_s are the last layer's states, shape (B, T, H), of the sentence with the predictions filled in and of the
-    original one, which is detached where it is to be a fixed target. The softmax is over the hidden dimension, in fp32.
-    ``counted``, bool, shape (B, T), is where there is no padding. Gives a fp32 scalar >= 0 up to rounding.
-    """
-    log_predicted = F.log_softmax(predicted, dim=-1, dtype=torch.float32)
-    log_original = F.log_softmax(original, dim=-1, dtype=torch.float32)
-    divergence = F.kl_div(log_original, log_predicted, reduction="none", log_target=True).sum(-1)
-    return torch.where(counted, divergence, divergence.new_zeros(())).sum()
 
 
 def scaled_mean(total: Tensor, update: UpdateSize) -> Tensor:
@@ -450,11 +397,16 @@ CORRECTION_RATES = (
     Rate("sr", "sr_sum", "sample_size"),
     Rate("kl", "kl_sum", "kl_size"),
 )
+SR_COUNTS = {"sr-word": ("sr_sum", "sample_size"), "sr-sent": ("kl_sum", "kl_size")}
+"""The counts of the regularizers that have an option of their own."""
 _BY_SOURCE = {"smoothed": None, "smoothed_mass": None, "accepted": "correct"}  # and what their denominator leaves out
 
 
 def rates_in(counts: Collection[str], rates: Iterable[Rate]) -> list[Rate]:
-    """The rates whose counts are there, and those of each source of alternatives, where there are several."""
-    named = (name.partition(":")[::2] for name in counts if ":" in name)
-    others = (Rate(f"{a}_{b}", f"{a}:{b}", "sample_size", _BY_SOURCE[a], 100.0) for a, b in named)
+    """The rates whose counts are there, those of a user's regularizers, and those of each source of alternatives where
+    there are several.
+    """
+    named = [name.partition(":")[::2] for name in counts if ":" in name]
+    others = [Rate(f"{a}_{b}", f"{a}:{b}", "sample_size", _BY_SOURCE[a], 100.0) for a, b in named if a in _BY_SOURCE]
+    others += [Rate(name, f"term:{name}", f"term_size:{name}") for kind, name in named if kind == "term"]
     return [rate for rate in (*rates, *others) if set(rate.counts) <= set(counts)]

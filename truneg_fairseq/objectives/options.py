@@ -5,6 +5,7 @@ A field is a flag of fairseq-train, a key of hydra, an argument of transformers 
 and built-in types only.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple, Optional
@@ -130,6 +131,11 @@ class TrueNegativeOptions(GenerationOptions):
         "ELECTRA)",
         ge=0,
     )
+    terms: Optional[str] = option(
+        None,
+        "regularizers of your own: NAME=WEIGHT, with commas between several; each is added to the loss",
+        metavar="NAME=WEIGHT,...",
+    )
     teacher: Optional[str] = option(
         None,
         "the model for teacher: a fairseq checkpoint of a masked LM with the same dictionary; with transformers the "
@@ -153,7 +159,7 @@ class TrueNegativeOptions(GenerationOptions):
     )
 
     def __post_init__(self) -> None:
-        self.soft_targets = _joined(self.soft_targets)
+        self.soft_targets, self.terms = _joined(self.soft_targets), _joined(self.terms)
 
     @property
     def detectors(self) -> tuple[str, ...]:
@@ -174,6 +180,15 @@ class TrueNegativeOptions(GenerationOptions):
         return found
 
     @property
+    def weights_of_terms(self) -> dict[str, float]:
+        """The regularizers in use, by name."""
+        own = {"sr-word": self.sr_word_weight, "sr-sent": self.sr_sent_weight}
+        given = {name: _number("--terms", name, value) for name, value in parsed(self.terms, "--terms").items()}
+        twice = sorted(own.keys() & given.keys())
+        refuse((twice, f"--terms {self.terms}: {', '.join(twice)} has an option of its own; expected its weight there"))
+        return {name: weight for name, weight in (own | given).items() if weight}
+
+    @property
     def finds_false_negatives(self) -> bool:
         """Whether the loss depends on the detector."""
         return self.hc_weight != 0
@@ -191,8 +206,12 @@ class TrueNegativeOptions(GenerationOptions):
             smoothing = f" beside --label-smoothing {label_smoothing}" if label_smoothing else ""
             too_much = f"--soft-targets {self.soft_targets}{smoothing}: the shares are more than the whole target"
             refuse((sum(ends) > 1 + 1e-9, f"{too_much}; expected at most 1 together"))
+        wrong = [f"{name}={weight}" for name, weight in self.weights_of_terms.items() if not 0 <= weight < math.inf]
         twice = f"--hc-detector {self.hc_detector}: expected names of sources, each once, with + between them"
-        refuse((not all(self.detectors) or len({*self.detectors}) < len(self.detectors), twice))
+        refuse(
+            (not all(self.detectors) or len({*self.detectors}) < len(self.detectors), twice),
+            (wrong, f"--terms {', '.join(wrong)}: expected finite weights >= 0"),
+        )
 
     def described(self) -> str:
         """What is asked for besides the defaults, as flags."""

@@ -186,7 +186,7 @@ def start_facts(trainer: Any) -> dict[str, Any]:
     criterion, folders = items_of(value_of(cfg, "criterion")), data_folders(cfg)
     names = ("corpus_counts", "teacher", "hc_acceptance_model")
     files = [Path(path) for name in names if (path := criterion.get(name))]
-    sources = objective.options.sources if objective is not None else {}
+    sources = {} if objective is None else objective.options.sources | objective.options.weights_of_terms
     if "corpus" in sources and not criterion.get("corpus_counts"):
         files += map(counts_beside, folders[:1])
     return {
