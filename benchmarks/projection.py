@@ -15,7 +15,14 @@ import time
 from typing import Any
 
 import torch
-from transformers import BertConfig, BertForMaskedLM, ModernBertConfig, ModernBertForMaskedLM, TrainingArguments
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    ModernBertConfig,
+    ModernBertForMaskedLM,
+    TrainingArguments,
+    default_data_collator,
+)
 
 from truneg_fairseq.hf import TrueNegativeTrainer
 
@@ -79,7 +86,8 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             settings = TrainingArguments(folder, report_to="none", use_cpu=args.device == "cpu")
             model = kind(config).train()
-            trainer = TrueNegativeTrainer(model, settings, processing_class=Tokenizer(config.vocab_size))
+            words = Tokenizer(config.vocab_size)
+            trainer = TrueNegativeTrainer(model, settings, processing_class=words, data_collator=default_data_collator)
         times: dict[bool, list[float]] = {True: [], False: []}
         difference = 0.0
         for step in range(args.steps + 1):
