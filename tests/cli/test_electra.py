@@ -66,13 +66,6 @@ def test_it_trains_with_every_objective_and_resumes_bit_identically_after_sigkil
     assert largest_difference(parameters(whole / "checkpoint_last.pt"), parameters(broken / "checkpoint_last.pt")) == 0
 
 
-def test_half_precision(data_bin, tmp_path):
-    options = (*EVERYTHING, "--fp16", "--fp16-no-flatten-grads", "--max-update", 3)
-    steps = logged(run_command(pretraining(data_bin, tmp_path, *options)).stdout, "train_inner")
-    assert steps
-    assert all(math.isfinite(float(step["gen_loss"])) for step in steps)
-
-
 EMBEDDING = (
     "+model.embedding_dim=16 +model.generator_layers=1 +model.generator_embed_dim=24 "
     "+model.generator_ffn_embed_dim=32 +model.generator_attention_heads=2"

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import glue_files, judgements
+from support import glue_files
 from support.cli_runs import RECIPES
-from support.commands import WORDS, killed_on_error, run_command, start_command, truneg, wait_until
+from support.commands import killed_on_error, run_command, start_command, truneg, wait_until
 
 from truneg_fairseq.results.result import read_results
 
@@ -51,18 +51,6 @@ def test_fine_tuning(tmp_path):
     (stopped,), (whole,) = (read_results([tmp_path / each / "results.jsonl"]) for each in ("stopped", "whole"))
     assert stopped.metrics == whole.metrics
     assert stopped.examples == whole.examples
-
-
-def test_lexsub(tmp_path):
-    data = glue_files.write_data(tmp_path / "data", WORDS)
-    model = glue_files.write_model(tmp_path, data, "BertForMaskedLM")
-    judged = judgements.write(tmp_path / "judged.json", judgements.many(WORDS))
-    results = tmp_path / "results.jsonl"
-    command = truneg("evaluate", model, "--data", data, "--task", f"lexsub={judged}", "--results", results, "--cpu")
-    log = tmp_path / "stopped.log"
-    printed = stop_and_continue(command, signal.SIGUSR1, tmp_path, lambda: has("lexsub: ", log))
-    assert "chance" in printed
-    assert results.exists()
 
 
 def test_experiment(data_bin, tmp_path):

@@ -226,6 +226,22 @@ def test_damaged_data_are_found_before_a_training(done, tmp_path):
     require_whole_split(split)
 
 
+def test_text_that_changes_meanwhile(done, tmp_path, monkeypatch):
+    source = tmp_path / "train.txt"
+    shutil.copy(done / "train.txt", source)
+    original = ChunkEncoder.__call__
+
+    def encode_and_change(self, task, advance):
+        result = original(self, task, advance)
+        with source.open("a") as stream:
+            stream.write("the\n")
+        return result
+
+    monkeypatch.setattr(ChunkEncoder, "__call__", encode_and_change)
+    fails("was made of another text", binarize, {"train": [source]}, WORDPIECE, tmp_path / "data")
+    assert not (tmp_path / "data").exists()
+
+
 def flags_of(folder: Path, output: Path, *flags: object) -> list[str]:
     vocab = write(folder / "vocab" / "vocab.txt", VOCABULARY)
     splits = ("--train", folder / "train.txt", "--valid", folder / "valid.txt")

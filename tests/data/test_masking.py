@@ -54,15 +54,6 @@ def test_random_numbers_are_splitmix64():
     assert numbers.tolist() == [list(splitmix64(next(splitmix64(key, 1)), 5)) for key in (0, 77)]
 
 
-def test_random_numbers_depend_on_the_example_alone():
-    wide = random_numbers(keys(50), 40, 0)
-    alone = random_numbers(example_keys(1, 1, np.array([17])), 12, 0)
-    assert (wide[17, :12] == alone[0]).all()
-    of = [(2, 1, 0), (1, 2, 0), (1, 1, 1), (-1, 1, 0)]
-    others = [random_numbers(keys(50, seed, epoch), 40, purpose) for seed, epoch, purpose in of]
-    assert len(np.unique([wide, *others])) == 5 * wide.size, "a number came twice"
-
-
 @pytest.mark.parametrize("probability", [0.15, 0.25, 0.01])
 def test_every_example_has_its_share_and_specials_never(probability):
     lengths = [2, 3, 4, 5, 10, 17, 64, 127, 128, 128, 200]

@@ -30,9 +30,7 @@ from truneg_fairseq.evaluation.lexsub import (  # noqa: E402
     PEOPLE,
     SHOWN,
     Lexsub,
-    f_parts,
     place_target,
-    recall_parts,
 )
 from truneg_fairseq.evaluation.people import read_people  # noqa: E402
 from truneg_fairseq.evaluation.scorer import (  # noqa: E402
@@ -40,17 +38,6 @@ from truneg_fairseq.evaluation.scorer import (  # noqa: E402
     DataTokens,
     Scorer,
 )
-
-
-def test_metrics_by_hand():
-    parts = [f_parts([1, 2, 3], {1, 9}), f_parts(list(range(10)), set(range(5, 25)))]
-    precision, recall = (1 + 5) / (3 + 10), (1 + 5) / (2 + 10)  # of 20 right words ten count
-    found = sum(part[0] for part in parts) / sum(part[1] for part in parts)
-    assert found == pytest.approx(2 * precision * recall / (precision + recall)), (
-        "the harmonic mean of sums over targets"
-    )
-    assert recall_parts(list(range(20)), {9, 10}) == (0.5, 1.0)
-    assert recall_parts([1], set()) == (0.0, 0.0)
 
 
 @pytest.fixture(scope="module")

@@ -387,6 +387,31 @@ def make_model(task: SquadTask, **sizes: int) -> Any:
     return model
 
 
+def test_batches_are_the_features(prepared):
+    task = make_task(prepared[False])
+    dataset = task.dataset("valid")
+    known = dataset.features
+    windows = [3, 0, len(known) - 1]
+    batch = dataset.collater(windows)
+    net_input, width = batch["net_input"], batch["net_input"]["src_tokens"].size(1)
+    assert batch["id"].tolist() == windows
+    assert (batch["nsentences"], batch["split"]) == (3, "valid")
+    assert width == max(known.lengths[windows])
+    assert batch["ntokens"] == sum(known.lengths[windows]) == int(net_input["src_lengths"].sum())
+    for row, window in enumerate(windows):
+        length = known.lengths[window]
+        tail = [False] * (width - length)
+        assert net_input["src_tokens"][row].tolist() == [*known.tokens(window), *[1] * (width - length)]
+        assert batch["context"][row].tolist() == [*(known.spans(window)[:, 0] >= 0), *tail]
+        assert batch["begins"][row].tolist() == [*known.max_context(window), *tail]
+        assert batch["target"][row].tolist() == known.window_answer[window].tolist()
+    assert net_input["padded"]
+    assert not dataset.collater([0, 0])["net_input"]["padded"]
+    assert dataset.collater([]) == {}
+    assert (batch["begins"] <= batch["context"]).all()
+    assert not batch["begins"].equal(batch["context"])  # windows overlap
+
+
 def test_every_epoch_has_an_order_of_its_own(prepared):
     task = make_task(prepared[False])
 

@@ -1,8 +1,8 @@
 """Losses, counts and gradients of 15 objectives through five front ends, as of commit
 f79ecf053f9e7a5d7e9120660234414dbfbdbb78.
 
-What a clean-up must not change. ``python tests/golden/test_golden.py`` writes the values anew, for a repair that
-changes them; name it in the commit.
+What a clean-up must not change. ``PYTHONPATH=tests python tests/golden/test_golden.py`` writes the values anew, for a
+repair that changes them; name it in the commit.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from unittest.mock import patch
 
 import pytest
 import torch
+from support.trainings import make, parse
 from torch import nn
+
+from truneg_fairseq.objectives import sample_tokens
 
 HERE = Path(__file__).parent
 VALUES = HERE / "values.json"
@@ -86,24 +89,11 @@ def files(options: dict[str, Any], *, synonyms: bool = True) -> dict[str, str]:
 
 
 def in_fairseq(front_end: str, options: dict[str, Any]) -> dict[str, float]:
-    from fairseq import options as fairseq_options
-    from fairseq import tasks, utils
-    from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-
-    import truneg_fairseq
-
-    truneg_fairseq.register()
     if front_end == "label_smoothed":  # whose own options say the same
         own = {"uniform=0.1": {"label_smoothing": 0.1}, "table=0.1": {"soft_targets": "table:flat=0.1"}}
         options = own.get(options.get("soft_targets", ""), options)
     words = [str(DATA), *COMMON, *FRONT_ENDS[front_end], *flags({**options, **files(options)})]
-    config = convert_namespace_to_omegaconf(
-        fairseq_options.parse_args_and_arch(fairseq_options.get_training_parser(), words)
-    )
-    utils.import_user_module(config.common)
-    torch.manual_seed(1)
-    task = tasks.setup_task(config.task)
-    model, criterion = task.build_model(config.model), task.build_criterion(config.criterion)
+    task, model, criterion = make(parse(words))
     task.load_dataset("train")
     dataset = task.dataset("train")
     dataset.set_epoch(1)
@@ -124,26 +114,11 @@ def gradient(model: nn.Module) -> float:
 
 
 def in_transformers(front_end: str, options: dict[str, Any]) -> dict[str, float]:
-    from transformers import (
-        BertConfig,
-        BertForMaskedLM,
-        BertTokenizerFast,
-        ElectraConfig,
-        ElectraForMaskedLM,
-        ElectraForPreTraining,
-        TrainingArguments,
-    )
+    import transformers
 
-    from truneg_fairseq.hf import (
-        ElectraArguments,
-        ElectraForReplacedTokens,
-        ElectraTrainer,
-        TrueNegativeArguments,
-        TrueNegativeTrainer,
-    )
-    from truneg_fairseq.objectives import sample_tokens
+    from truneg_fairseq import hf
 
-    tokenizer = BertTokenizerFast(vocab=str(DATA / "vocab.txt"))
+    tokenizer = transformers.BertTokenizerFast(vocab=str(DATA / "vocab.txt"))
     sizes = {
         **{"vocab_size": len(tokenizer), "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4},
         **{"intermediate_size": 48, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0},
@@ -164,16 +139,22 @@ def in_transformers(front_end: str, options: dict[str, Any]) -> dict[str, float]
         given["corpus_counts"] = str(HERE / "hf_counts.npz")
     if "synonym_table" in given:
         given["synonym_table"] = str(HERE / "hf_half.npz")
-    arguments = TrainingArguments("unused", use_cpu=True, report_to=[], save_strategy="no", disable_tqdm=True)
+    arguments = transformers.TrainingArguments(
+        "unused", use_cpu=True, report_to=[], save_strategy="no", disable_tqdm=True
+    )
     others = {"args": arguments, "processing_class": tokenizer}
     if front_end == "transformers_electra":
-        config = ElectraConfig(embedding_size=16, **sizes)
-        small = ElectraConfig(**{**sizes, "embedding_size": 16, "hidden_size": 24, "intermediate_size": 32})
-        model: Any = ElectraForReplacedTokens.of(ElectraForPreTraining(config), ElectraForMaskedLM(small))
-        trainer: Any = ElectraTrainer(model, true_negatives=ElectraArguments(**given), **others)
+        config = transformers.ElectraConfig(embedding_size=16, **sizes)
+        small = transformers.ElectraConfig(
+            **{**sizes, "embedding_size": 16, "hidden_size": 24, "intermediate_size": 32}
+        )
+        model: Any = hf.ElectraForReplacedTokens.of(
+            transformers.ElectraForPreTraining(config), transformers.ElectraForMaskedLM(small)
+        )
+        trainer: Any = hf.ElectraTrainer(model, true_negatives=hf.ElectraArguments(**given), **others)
     else:
-        model = BertForMaskedLM(BertConfig(**sizes))
-        trainer = TrueNegativeTrainer(model, true_negatives=TrueNegativeArguments(**given), **others)
+        model = transformers.BertForMaskedLM(transformers.BertConfig(**sizes))
+        trainer = hf.TrueNegativeTrainer(model, true_negatives=hf.TrueNegativeArguments(**given), **others)
     torch.manual_seed(3)
     model.train()
     # The values are from torch's own generator; the samples of a training follow from their place in it.
