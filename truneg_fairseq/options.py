@@ -39,18 +39,26 @@ def option(
     choices: Sequence[Any] | None = None,
     metavar: str | None = None,
     positional: bool = False,
+    once: bool = False,
     **limits: float,
 ) -> Any:
     """A dataclass field that is an option; without a default the flag is required.
 
     ``help`` is for ``--help`` and the documentation's tables, ``metavar`` how ``--help`` calls the value. What is
-    ``positional`` has no flag. The limits are ``gt``, ``ge``, ``lt`` and ``le``; of every item of a list.
+    ``positional`` has no flag; of what is given twice the last counts, unless it is allowed ``once``. The limits are
+    ``gt``, ``ge``, ``lt`` and ``le``; of every item of a list.
     """
     if unknown := limits.keys() - _LIMITS.keys():
         raise TypeError(f"option() has no limit {min(unknown)!r}")
-    others = {"choices": choices, "metavar": metavar, "positional": positional or None}
+    others = {"choices": choices, "metavar": metavar, "positional": positional or None, "once": once or None}
     metadata = _Metadata(help=help, **limits, **{key: value for key, value in others.items() if value is not None})
     return field(default=default, default_factory=default_factory, metadata=metadata)
+
+
+def user_dir_option() -> Any:
+    """The field ``user_dir``, of each command that reads names of ideas; it is imported before the command begins."""
+    text = "folder of your own ideas to import: sources of alternatives, yardsticks, fine-tuning tasks ..."
+    return option(None, text, metavar="DIR", once=True)
 
 
 def flag_of(name: str) -> str:
@@ -106,7 +114,15 @@ def add_arguments(parser: argparse.ArgumentParser, options: type[Any]) -> None:
             parser.add_argument(declared.name, **settings)
         else:
             settings |= {"nargs": "+", "action": "extend"} if several else {}
+            settings |= {"action": _Once} if declared.metadata.get("once") else {}
             parser.add_argument(flag_of(declared.name), dest=declared.name, required=required, **settings)
+
+
+class _Once(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, namespace: Any, value: Any, flag: str | None = None) -> None:
+        if getattr(namespace, self.dest) is not None:
+            parser.error(f"{flag}: found {getattr(namespace, self.dest)} and {value}; expected one")
+        setattr(namespace, self.dest, value)
 
 
 def _value_type(hint: Any) -> tuple[Any, bool]:

@@ -70,6 +70,11 @@ class Registry:
             f"with the folder that registers it{meant}"
         )
 
+    def digests(self, names: Iterable[str]) -> dict[str, str]:
+        """What the settings of a run keep of the ideas that it names: the digests of a user's."""
+        found = {f"{self.kind} {name}": self.digest(name) for name in names}
+        return {name: digest for name, digest in found.items() if digest is not None}
+
     def digest(self, name: str) -> str | None:
         """SHA-256, hexadecimal, of a user's idea: its module and the files beside it that are not code, such as data.
 
@@ -125,33 +130,39 @@ YARDSTICKS = Registry(
         "cloze": "evaluation.cloze:Cloze",
         "blimp": "evaluation.minimal_pairs:Blimp",
         "zorro": "evaluation.minimal_pairs:Zorro",
-        "sts": "evaluation.similarity:Similarity",
-        "reading": "evaluation.reading:Reading",
     },
 )
-TASKS = Registry("fine-tuning task", {})
+TASKS = Registry(
+    "fine-tuning task",
+    {
+        **{name: f"finetuning.glue:{name.replace('-', '_')}" for name in ("CoLA", "SST-2", "MRPC", "STS-B")},
+        **{name: f"finetuning.glue:{name}" for name in ("QQP", "MNLI", "QNLI", "RTE")},
+        "SQuAD": "finetuning.squad:Squad",
+    },
+)
 
 register_alternatives, register_term = ALTERNATIVES.register, TERMS.register
 register_yardstick, register_task = YARDSTICKS.register, TASKS.register
 
 
-def import_user_dir(path: str | Path) -> None:
+def check_user_dir(path: str | Path) -> None:
+    """Refuses what is no folder that Python can import."""
+    found = f"--user-dir {path}: found no __init__.py in it; expected a folder that Python can import"
+    refuse((not (Path(path) / "__init__.py").is_file(), found))
+
+
+def import_user_dir(path: str | Path | None) -> None:
     """Imports the folder of ``--user-dir``, a package, as fairseq does it, which then finds it imported already.
 
     Nothing of a folder is imported twice. Imported through a link it would be another folder for fairseq.
     """
+    if path is None:
+        return
     folder = Path(os.path.abspath(path))  # noqa: PTH100  (fairseq does not follow links either)
     before = sys.modules.get(folder.name)
-    refuse(
-        (
-            not (folder / "__init__.py").is_file(),
-            f"--user-dir {path}: found no __init__.py in it; expected a folder that Python can import",
-        ),
-        (
-            before is not None and str(folder) not in getattr(before, "__path__", ()),
-            f"--user-dir {path}: another module is named {folder.name}; expected a folder of another name",
-        ),
-    )
+    check_user_dir(folder)
+    other = before is not None and str(folder) not in getattr(before, "__path__", ())
+    refuse((other, f"--user-dir {path}: another module is named {folder.name}; expected a folder of another name"))
     if before is None:
         sys.path.insert(0, str(folder.parent))
         importlib.import_module(folder.name)

@@ -167,14 +167,12 @@ def test_all_of_it_without_fairseq(measured, tmp_path):
     (tmp_path / "cloze.json").write_text(json.dumps(answers))
     pair = {"sentence_good": "The kids walked.", "sentence_bad": "The kid walked.", "UID": "a"}
     (tmp_path / "pairs.jsonl").write_text(json.dumps(pair) + "\n")
-    scored = [f"{number}\t{line}\tThe car .\t{number % 5}" for number, line in enumerate(SENTENCES)]
-    (tmp_path / "dev.tsv").write_text("\n".join(["index\tsentence1\tsentence2\tscore", *scored]) + "\n")
     (tmp_path / "vocab.txt").write_text("".join(f"{token}\n" for token in TOKENS))
     bert, judgements, text = measured / "bert", measured / "swords.json.gz", measured / "text.txt"
     binarize = ("data", "binarize", "--train", text, "--workers", 1)
     build = ("synonyms", "build", "--data")
     fit = ("synonyms", "judge", tmp_path / "bert.npz", "--checkpoint", bert)
-    files = {"cloze": "cloze.json", "blimp": "pairs.jsonl", "sts": "dev.tsv"}
+    files = {"cloze": "cloze.json", "blimp": "pairs.jsonl"}
     tasks = [f"{name}={tmp_path / file}" for name, file in files.items()]
     tasks += [f"lexsub={judgements}", f"held-out={text}"]
     commands = [

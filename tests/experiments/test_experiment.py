@@ -37,6 +37,7 @@ from truneg_fairseq.experiments.settings import Attack, Experiment, Finetuning, 
 from truneg_fairseq.launch import process
 from truneg_fairseq.launch.training import hold_lock
 from truneg_fairseq.models.checkpoints import read_checkpoint
+from truneg_fairseq.registry import import_user_dir
 from truneg_fairseq.results.result import Result, append_result, read_results
 from truneg_fairseq.trainer.folder import keep_lines
 from truneg_fairseq.vocabulary import read_symbols
@@ -376,9 +377,9 @@ def test_rates_over_training(folder, tmp_path, started, monkeypatch, capsys):
 
 
 def finetuned(options: str) -> tuple[str, str]:
-    """In place of the held-out text; the data's folder stands for the task's."""
+    """In place of the held-out text; an empty folder stands for the task's."""
     return "held-out: {files: valid, batch-size: 7}", (
-        f"finetune: {{glue: {{prepared: '${{paths.data}}/..', tasks: [data-bin], options: {{{options}}}}}}}"
+        f"finetune: {{glue: {{prepared: '${{paths.data}}/..', tasks: [RTE], options: {{{options}}}}}}}"
     )
 
 
@@ -414,10 +415,15 @@ def finetuned(options: str) -> tuple[str, str]:
         ("updates: 6", 'updates: 6\ntitle: "\\x24{${paths.data}:HOME}"', r":HOME\}: expected \$\{paths.NAME\}"),
         ("valid, batch-size: 7", "vaild", r"evaluations.held-out vaild: .*/data-bin/vaild.idx: no such file"),
         ("batch-size: 7", "batch: 7", r"evaluations.held-out: has 'batch'; expected only batch_size, "),
-        ("  lexsub:", "  lexsubs:", r"file.yaml: evaluations: Object contains unknown field lexsubs"),
+        (
+            "  lexsub:",
+            "  lexsubs:",
+            r"file.yaml: evaluations: lexsubs: found no yardstick .*, or --user-dir .*; did you mean lexsub",
+        ),
     ],
 )
 def test_a_wrong_file_is_refused_in_one_line(folder, tmp_path, old, new, line):
+    (folder / "RTE").mkdir(exist_ok=True)
     with pytest.raises(TrueNegError, match=line) as refused:
         found = read(folder, tmp_path, old, new)
         runner = Runner(found, ExperimentOptions(cpu=True))
@@ -501,6 +507,7 @@ def test_the_examples_are_experiments(folder, tmp_path, monkeypatch):
     monkeypatch.setattr("truneg_fairseq.experiments.settings._check_files", lambda *_: None)
     starting = (("--arch", "bert"), False)
     monkeypatch.setattr("truneg_fairseq.experiments.training._starting_point", lambda _: starting)
+    import_user_dir(EXAMPLES.parent / "yardsticks")
     files = [*EXAMPLES.glob("*.yaml"), *(commands.PLUGIN / "experiments").glob("*.yaml")]
     assert len(files) >= 7
     for file in files:

@@ -192,7 +192,7 @@ def no_training(monkeypatch):
     ("arguments", "message"),
     [
         (("--tasks", "RTE", "SST-2"), r"SST-2/info.json: no such file; expected a task's folder, made by 'truneg"),
-        (("--tasks", "WNLI"), r"--tasks WNLI: expected one of CoLA, .*, SQuAD; WNLI and the diagnostics"),
+        (("--tasks", "WNLI"), r"--tasks WNLI: found no fine-tuning task of this name; expected one of CoLA, .*, SQuAD"),
         (("--tasks", "RTE", "--max-length", 25), r"--max-length 25: expected at most the model's 24 positions"),
         (("--tasks", "RTE", "--precision", "fp16"), r"--precision fp16: found --cpu; expected a GPU; use bf16 or fp32"),
     ],

@@ -28,7 +28,7 @@ class EvaluateOptions(OpeningOptions, CountsOptions):
         metavar="[NAME=]MODEL",
     )
     task: list[str] = option(
-        help="held-out=SPLIT or TXT, lexsub=FILE, cloze=FILE, blimp=DIR, zorro=DIR, sts=FILE, reading=FILE: see "
+        help="held-out=SPLIT or TXT, lexsub=FILE, cloze=FILE, blimp=DIR, zorro=DIR, or a yardstick of --user-dir: see "
         "docs/start/evaluate.md",
         metavar="NAME=FILE",
     )
@@ -50,7 +50,7 @@ class EvaluateOptions(OpeningOptions, CountsOptions):
 
 
 def evaluate(options: EvaluateOptions) -> None:
-    """Measure models: held-out text, lexical substitution, cloze answers, grammar, similarity, reading times.
+    """Measure models: held-out text, lexical substitution, cloze answers, grammar.
 
     Prints tables, with controls that need no training and differences to the first model, and one sentence.
     """

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, Union, get_type_hints
 
 from ..files import json_line, replacing_text, require_different, require_writable
 from ..options import add_arguments, from_arguments, option
+from ..registry import import_user_dir
 
 Command: TypeAlias = Union[Callable[[Any], None], "Mapping[str, Any]"]
 """A function whose only parameter is annotated with a dataclass of options, or such functions by their names.
@@ -37,7 +38,13 @@ def add_command(parser: argparse.ArgumentParser, command: Command) -> None:
     (parameter,) = inspect.signature(command).parameters
     kind = get_type_hints(command)[parameter]
     add_arguments(parser, kind)
-    parser.set_defaults(run=lambda arguments: command(from_arguments(kind, arguments)))
+
+    def run(arguments: argparse.Namespace) -> None:
+        options = from_arguments(kind, arguments)
+        import_user_dir(getattr(options, "user_dir", None))
+        command(options)
+
+    parser.set_defaults(run=run)
 
 
 @dataclass

@@ -11,17 +11,19 @@ from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 
-from ..errors import TrueNegError, one_line_errors, require
+from ..errors import TrueNegError, one_line_errors, refuse, require
 from ..experiments import ExperimentOptions
 from ..files import replacing_text
 from ..finetuning import FinetuneOptions, PredictOptions
 from ..options import flag_of, range_of
+from ..registry import check_user_dir
 from ..trainer.stopping import let_signals_wait
 from ..vocabulary import read_symbols
 from .parser import NoOptions
 
 _RESEARCH = ("softmax_temperature", "loss_truncation", "sr_word_form", "tpu")
 _PACKAGE = str(Path(__file__).resolve().parents[1])
+_USER_DIR = "--user-dir"
 
 
 def user_dir(options: NoOptions) -> None:
@@ -39,9 +41,13 @@ def start(words: Sequence[str]) -> None:
     the criterion that is named.
     """
     given = [word.partition("=")[0] for word in words]
+    named = [word.partition("=")[2] or following for word, following in zip(words, [*words[1:], ""], strict=True)]
+    values = dict(zip(given, named, strict=True))
+    with one_line_errors():
+        refuse((given.count(_USER_DIR) > 1, f"{_USER_DIR}: found {given.count(_USER_DIR)} of them; expected one"))
+        check_user_dir(values.get(_USER_DIR, _PACKAGE))
     if {"-h", "--help"} & {*given}:
-        named = [word.partition("=")[2] or following for word, following in zip(words, [*words[1:], ""], strict=True)]
-        return _show_options(dict(zip(given, named, strict=True)).get("--criterion", "masked_lm_true_neg"))
+        return _show_options(values.get("--criterion", "masked_lm_true_neg"))
     if not {"-a", "--arch"} & {*given}:
         sys.exit(
             "truneg_fairseq: error: --arch: found none; expected a model, such as truneg train DATA-BIN --task "
@@ -52,7 +58,8 @@ def start(words: Sequence[str]) -> None:
     let_signals_wait()  # until the package is imported there
     os.environ.setdefault("PYTHONWARNINGS", "ignore")  # of hydra and torch: 20 lines before an error
     os.environ["PYTHONSAFEPATH"] = "1"  # -m would import from the current folder first
-    os.execv(sys.executable, [sys.executable, "-m", "fairseq_cli.train", *words, "--user-dir", _PACKAGE])
+    ours = [] if _USER_DIR in given else [_USER_DIR, _PACKAGE]
+    os.execv(sys.executable, [sys.executable, "-m", "fairseq_cli.train", *words, *ours])
 
 
 def _show_options(criterion: str) -> None:

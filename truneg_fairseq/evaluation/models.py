@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from ..errors import TrueNegError
-from ..options import option
+from ..options import option, user_dir_option
 
 if TYPE_CHECKING:
     from ..models.checkpoints import Checkpoint
@@ -26,6 +26,7 @@ class OpeningOptions:
         metavar="DATA-BIN",
     )
     cpu: bool = option(False, help="use the CPU only")
+    user_dir: Path | None = user_dir_option()
 
 
 @dataclass(kw_only=True)

@@ -1,6 +1,6 @@
-"""What a yardstick is, which there are, and the one runner: models, one after the other, on all that is asked for.
+"""What a yardstick is, and the one runner: models, one after the other, on all that is asked for.
 
-A new yardstick is a file with a subclass of :class:`Yardstick` and its line in :data:`YARDSTICKS`.
+A new yardstick is a subclass of :class:`Yardstick` under :func:`truneg_fairseq.register_yardstick`.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 from ..errors import TrueNegError
+from ..registry import YARDSTICKS
 from ..results.comparison import Comparison
 from ..results.intervals import Ratio, ratios_as_fields
 from ..results.result import Metric, NamedModel, Result
@@ -23,23 +23,12 @@ from ..synonyms.table import SynonymTable
 from .models import OpenedModel, OpeningOptions, load_table
 from .scorer import Scorer, Tokens
 
-YARDSTICKS = {
-    "held-out": "held_out.HeldOut",
-    "lexsub": "lexsub.Lexsub",
-    "cloze": "cloze.Cloze",
-    "blimp": "minimal_pairs.Blimp",
-    "zorro": "minimal_pairs.Zorro",
-    "sts": "similarity.Similarity",
-    "reading": "reading.Reading",
-}
-"""By the names of ``--task``: module and class."""
-
 
 @dataclass(frozen=True)
 class Task:
     """A yardstick and its files."""
 
-    name: str  # of :data:`YARDSTICKS`
+    name: str  # of a yardstick
     files: tuple[str, ...]  # or folders; of held-out text the name of a split
     synonym_table: Path | None = None  # what is a false negative, or what is reported apart
     mask_seed: int | None = None  # of held-out text; None for that of the training, or 1
@@ -88,6 +77,11 @@ class Yardstick(ABC):
     def score(self, scorer: Scorer) -> dict[str, Scores]:
         """By the tasks of result files."""
 
+    @property
+    def record(self) -> dict[str, str]:
+        """What result lines keep of it."""
+        return {"sha256": self.sha256, **YARDSTICKS.digests([self._task.name])}
+
     def is_shown(self, task: str) -> bool:
         """Whether a person sees the task; result files have all."""
         return True
@@ -123,7 +117,7 @@ class Measured(NamedTuple):
                 shown={name: shown[name] if column == task else replace(shown[name], title=column) for name in known},
                 group=self.yardstick.group,
                 example_ids=list(scores.items),
-                settings={"sha256": self.yardstick.sha256, "checkpoint": str(self.model.path), **scores.facts},
+                settings={**self.yardstick.record, "checkpoint": str(self.model.path), **scores.facts},
                 **ratios_as_fields(known),
             )
             found.append(result)
@@ -135,8 +129,9 @@ def parse_tasks(arguments: Sequence[str], **settings: Any) -> list[Task]:
     files: dict[str, list[str]] = {}
     for argument in arguments:
         name, _, file = argument.partition("=")
-        if name not in YARDSTICKS or not file:
-            raise TrueNegError(f"--task {argument}: expected NAME=FILE, with a name of {', '.join(YARDSTICKS)}")
+        YARDSTICKS.look_up(name, "--task")
+        if not file:
+            raise TrueNegError(f"--task {argument}: expected {name}=FILE")
         files.setdefault(name, []).append(file)
     return [Task(name, tuple(found), **settings) for name, found in files.items()]
 
@@ -159,8 +154,7 @@ def evaluate(
         tokens = each.tokens()
         vocabulary = tokens.vocabulary.fingerprint
         if vocabulary not in yardsticks:
-            paths = [YARDSTICKS[task.name].partition(".") for task in tasks]
-            kinds = [getattr(import_module(f".{module}", __package__), name) for module, _, name in paths]
+            kinds = [YARDSTICKS.look_up(task.name, "--task") for task in tasks]
             if yardsticks and not all(kind.across_tokens for kind in kinds):
                 raise TrueNegError(
                     f"{model.path}: has other tokens than {models[0].path}; measure it in a command of its own, and "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..options import option
+from ..options import option, user_dir_option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,3 +30,4 @@ class ExperimentOptions:
     jobs: int = option(1, "trainings at a time; they share the GPUs in turn", ge=1)
     only: list[str] = option(default_factory=list, help="this time only these arms", metavar="ARM")
     cpu: bool = option(False, "use the CPU only")
+    user_dir: Path | None = user_dir_option()

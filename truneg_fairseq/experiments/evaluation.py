@@ -25,6 +25,7 @@ from ..finetuning.run import finetune_all, predict
 from ..launch.process import Call, call_logged, failure, size_of
 from ..launch.training import MODEL_NAME, RESULTS_NAME
 from ..options import check
+from ..registry import TASKS, YARDSTICKS
 from ..results.result import BITS, GENERATED, HELD_OUT, Metric, NamedModel, Result, read_results
 from ..robustness.attack import measure_files
 from ..trainer.folder import METRICS_NAME, read_series
@@ -114,7 +115,7 @@ def evaluate_together(
     The log is in the evaluation's folder; that of yardsticks in the folder of the arm and seed.
     """
     asked = [each.asked for each in evaluations if each.asked]
-    options = OpeningOptions(data=run.experiment.data.resolve(), cpu=run.cpu)
+    options = OpeningOptions(data=run.experiment.data.resolve(), cpu=run.cpu, user_dir=run.user_dir)
     calls = [partial(measure, asked=asked, options=options)] if asked else evaluations[0].calls
     log = (run.folder.parent if asked else evaluations[0].folder) / LOG_NAME
     name, started, start = "; ".join(each.name for each in evaluations), time.monotonic(), size_of(log)
@@ -146,6 +147,7 @@ def _measured(task: Task, run: Pretraining) -> Evaluation:
     path = (folder / RESULTS_NAME).resolve()
     options = {name: getattr(task, name) for name in ("mask_seed", "batch_size", "limit")}
     settings: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    settings |= YARDSTICKS.digests([task.name])
     if task.synonym_table is not None:
         settings["synonym_table"] = fingerprint(task.synonym_table)
     for file in task.paths:
@@ -213,6 +215,7 @@ def _finetuned(name: str, asked: Finetuning, run: Pretraining) -> Iterator[Evalu
     named = {option.replace("-", "_"): value for option, value in asked.options.items() if value is not None}
     named |= {"models": [f"{run.arm}={run.model_path.resolve()}"], "prepared": str(asked.prepared.resolve())}
     named |= {"output": str(folder), "cpu": run.cpu, "keep_models": bool(asked.attacks)}
+    named |= {} if run.user_dir is None else {"user_dir": str(run.user_dir)}
     options = convert(named, where, FinetuneOptions, expected="options of the fine-tuning")
     check(options, flags=lambda option: f"{where}: {option}")
     attacked = {
@@ -234,7 +237,7 @@ def _finetuned(name: str, asked: Finetuning, run: Pretraining) -> Iterator[Evalu
                 name=f"{task} {seed}, {run.name}",
                 model=run.model_path,
                 folder=place,
-                settings={"data": fingerprint(asked.prepared / task / "info.json"), **settings},
+                settings=TASKS.digests([task]) | settings | {"data": fingerprint(asked.prepared / task / "info.json")},
                 calls=calls,
                 results=_mean_of(written, run) if place == places[-1] else list,
                 late=True,

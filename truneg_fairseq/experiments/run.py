@@ -94,6 +94,7 @@ class Runner:
         check_precision(experiment.precision, cpu=options.cpu)
         self.comparison: list[str] = []  # its tables and its verdict for a terminal, when there are results
         common: dict[str, Any] = {"experiment": experiment, "precision": experiment.precision, "cpu": options.cpu}
+        common["user_dir"] = options.user_dir
         runs = options.output / "runs"
         self.runs = [
             Run(seed=seed, arm=arm, folder=runs / arm / f"seed-{seed}" / "train", **common)

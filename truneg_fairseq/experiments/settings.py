@@ -11,8 +11,9 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct, structs
 
 from ..errors import TrueNegError, refuse
-from ..evaluation.yardstick import YARDSTICKS, Task
+from ..evaluation.yardstick import Task
 from ..files import convert, read_bytes
+from ..registry import TASKS, YARDSTICKS
 
 Value = bool | int | float | str | list[int | float | str] | None
 """An option's value. true: the bare flag. false or null: no flag, even if `training` sets it."""
@@ -25,7 +26,7 @@ DEFAULTS: Options = {"save-interval-updates": 100, "log-interval": 10, "disable-
 _Count = Annotated[int, Meta(ge=1)]
 _Name = Annotated[str, Meta(pattern=r"^\w[\w.+-]*$", max_length=80)]
 _EXPECTED = "an experiment (see docs/start/experiments.md)"
-_OWN_OF_FINETUNING = frozenset("models prepared output tasks seeds cpu keep-models".split())
+_OWN_OF_FINETUNING = frozenset("models prepared output tasks seeds cpu keep-models user-dir".split())
 
 FILE_OPTIONS = ("corpus-counts", "hc-acceptance-model", "teacher")
 
@@ -167,7 +168,10 @@ def read_experiment(path: Path, overrides: Sequence[str] = (), only: Sequence[st
         raise TrueNegError(f"{path}: {told}; expected {_EXPECTED}, with --set NAME=VALUE for other values") from None
     evaluations = found.pop("evaluations", None)
     asked = dict(evaluations) if isinstance(evaluations, dict) else {}
-    tasks = {name: value for name in YARDSTICKS if (value := asked.pop(name, None)) is not None}
+    tasks = {name: asked.pop(name) for name in [*asked] if name not in Evaluations.__struct_fields__}
+    tasks = {name: value for name, value in tasks.items() if value is not None}
+    for name in tasks:
+        YARDSTICKS.look_up(name, f"{path}: evaluations:")
     asked["finetune"] = {name: part for name, part in (asked.get("finetune") or {}).items() if part is not None}
     every = tasks["held-out"].pop("every", None) if isinstance(tasks.get("held-out"), dict) else None
     experiment = convert({**found, "evaluations": asked | {"every": every}}, str(path), Experiment, expected=_EXPECTED)
@@ -208,6 +212,8 @@ def _check(path: Path, experiment: Experiment, only: Sequence[str]) -> None:
     named = [("--only", arm) for arm in only] + [(f"{path}: control:", arm) for arm in [experiment.control] if arm]
     for name, part in experiment.evaluations.finetune.items():
         named += [(f"{path}: evaluations.finetune.{name}.arms:", arm) for arm in part.arms or ()]
+        for task in part.tasks:
+            TASKS.look_up(task, f"{path}: evaluations.finetune.{name}.tasks:")
         where = f"{path}: evaluations.finetune.{name}.options: has"
         own = sorted(_OWN_OF_FINETUNING & with_dashes(part.options).keys())
         cases += [(True, f"{where} {option!r}, which the experiment sets; expected other options") for option in own]

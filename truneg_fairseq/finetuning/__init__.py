@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..launch.process import PRECISIONS
-from ..options import option
+from ..options import option, user_dir_option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +22,7 @@ class PrepareOptions:
     swap_pairs: bool = option(
         False, "double the training pairs of MRPC and STS-B by swapping the sentences, as ELECTRA does"
     )
+    user_dir: Path | None = user_dir_option()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +49,7 @@ class FinetuneOptions:
     jobs: int = option(1, "runs side by side; they share the GPUs in turn", ge=1)
     keep_models: bool = option(False, "keep the fine-tuned models, as model.pt")
     cpu: bool = option(False, "use the CPU only")
+    user_dir: Path | None = user_dir_option()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,3 +65,4 @@ class PredictOptions:
     )
     threshold: float = option(0.5, "SQuAD 2.0: largest no-answer probability with an answer", ge=0, le=1)
     cpu: bool = option(False, "use the CPU only")
+    user_dir: Path | None = user_dir_option()

@@ -13,6 +13,7 @@ import shutil
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -239,23 +240,24 @@ _MNLI_FILES = (
     ("test1", "test_mismatched.tsv"),
 )
 
-TASKS: dict[str, Glue] = {
-    task.name: task
-    for task in (
-        Glue("CoLA", ("sentence",), "label", ("0", "1"), without_header=("source", "label", "mark", "sentence")),
-        Glue("SST-2", ("sentence",), "label", ("0", "1")),
-        Glue("MRPC", ("#1 String", "#2 String"), "Quality", ("0", "1"), doubled=True, hub_texts=_PAIR),
-        Glue("STS-B", _PAIR, "score", (), doubled=True),
-        Glue("QQP", ("question1", "question2"), "is_duplicate", ("0", "1"), skips_broken_lines=True),
-        Glue(
-            *("MNLI", _PAIR, "gold_label", ("contradiction", "entailment", "neutral"), _MNLI_FILES),
-            hub_texts=("premise", "hypothesis"),
-            hub_labels=("entailment", "neutral", "contradiction"),
-        ),
-        Glue("QNLI", ("question", "sentence"), "label", _ENTAILMENT),
-        Glue("RTE", _PAIR, "label", _ENTAILMENT),
-    )
-}
+_COLA = ("source", "label", "mark", "sentence")
+
+# What the registry of fine-tuning tasks has.
+CoLA = partial(Glue, "CoLA", ("sentence",), "label", ("0", "1"), without_header=_COLA)
+SST_2 = partial(Glue, "SST-2", ("sentence",), "label", ("0", "1"))
+MRPC = partial(Glue, "MRPC", ("#1 String", "#2 String"), "Quality", ("0", "1"), doubled=True, hub_texts=_PAIR)
+STS_B = partial(Glue, "STS-B", _PAIR, "score", (), doubled=True)
+QQP = partial(Glue, "QQP", ("question1", "question2"), "is_duplicate", ("0", "1"), skips_broken_lines=True)
+MNLI = partial(
+    Glue,
+    *("MNLI", _PAIR, "gold_label", ("contradiction", "entailment", "neutral"), _MNLI_FILES),
+    hub_texts=("premise", "hypothesis"),
+    hub_labels=("entailment", "neutral", "contradiction"),
+)
+QNLI = partial(Glue, "QNLI", ("question", "sentence"), "label", _ENTAILMENT)
+RTE = partial(Glue, "RTE", _PAIR, "label", _ENTAILMENT)
+
+TASKS: dict[str, Glue] = {task.name: task for task in (CoLA(), SST_2(), MRPC(), STS_B(), QQP(), MNLI(), QNLI(), RTE())}
 """The tasks by name, in the order of the paper's tables."""
 
 

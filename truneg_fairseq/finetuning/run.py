@@ -18,15 +18,13 @@ from ..launch.jobs import Job, devices_of, run_jobs
 from ..launch.training import MODEL_NAME, RESULTS_NAME, Diverged, TrainingRun, check_precision
 from ..models.checkpoints import Checkpoint, check_vocabulary, quiet_fairseq, read_checkpoint
 from ..options import flag_of
+from ..registry import TASKS
 from ..results.result import Result, append_result, named_models, read_results
 from ..workers import choose_device
 from . import FinetuneOptions, PredictOptions, PrepareOptions
 from .glue import TASKS as GLUE
-from .squad import Squad
 from .task import FinetuningTask, Recipe, describe, read_info
 
-TASKS: dict[str, FinetuningTask] = {**GLUE, "SQuAD": Squad()}
-"""By name, in the order of the paper's tables."""
 # Saved between epochs: what an interruption of a run of many updates may cost.
 _SAVE_UPDATES = 2_000
 
@@ -59,6 +57,7 @@ class FinetuningRun(TrainingRun):
             # Test sets change nothing of it, and may be prepared later.
             "data": {name: file for name, file in self.info["sources"].items() if not name.startswith("test")},
             **{name: self.info[name] for name in self.task.chosen},
+            **TASKS.digests([self.task.name]),
             "precision": self.precision,
             **asdict(self.recipe),
         }
@@ -94,13 +93,9 @@ class FinetuningRun(TrainingRun):
 
 
 def find_tasks(names: Iterable[str], flag: str = "--tasks") -> list[FinetuningTask]:
-    """The tasks of these names, in the order of the paper's tables."""
-    for name in names:
-        if name not in TASKS:
-            raise TrueNegError(
-                f"{flag} {name}: expected one of {', '.join(TASKS)}; WNLI and the diagnostics (AX) are not supported"
-            )
-    return [task for name, task in TASKS.items() if name in names]
+    """The tasks of these names, in the order of the paper's tables; a user's own behind them."""
+    tasks = {name: TASKS.look_up(name, flag)() for name in names}
+    return [tasks[name] for name in TASKS.names if name in tasks]
 
 
 def prepare(options: PrepareOptions) -> Iterator[tuple[Path, list[str], bool]]:
@@ -163,7 +158,7 @@ def finetune_all(*, options: FinetuneOptions) -> None:
 def check(options: FinetuneOptions) -> list[FinetuningRun]:
     """All runs; what cannot be trained is refused before anything is."""
     require_writable(options.output / RESULTS_NAME, "--output", makes_folders=True)
-    tasks = find_tasks(options.tasks) or [t for name, t in TASKS.items() if (options.prepared / name).is_dir()]
+    tasks = find_tasks(options.tasks or [name for name in TASKS.names if (options.prepared / name).is_dir()])
     if not tasks:
         raise TrueNegError(f"--prepared {options.prepared}: has no task; expected a folder of 'truneg data prepare'")
     infos = [read_info(options.prepared / task.name) for task in tasks]
@@ -180,6 +175,7 @@ def check(options: FinetuneOptions) -> list[FinetuningRun]:
                     folder=options.output / "runs" / model.name / f"{task.name}-{seed}",
                     precision=options.precision,
                     cpu=options.cpu,
+                    user_dir=options.user_dir,
                     start=start,
                     model_name=model.name,
                     task=task,
@@ -239,11 +235,14 @@ def predict(options: PredictOptions) -> dict[str, float]:
     trained_on = checkpoint.task.get("_name", checkpoint.task.get("task"))
     prepared, was = options.prepared or Path(str(checkpoint.task["data"])), f"{options.checkpoint}: was trained on"
     refuse(
-        (trained_on not in ("glue", "squad"), f"{was} --task {trained_on}; expected a fine-tuned model"),
+        (
+            trained_on in ("masked_lm", "electra_pretraining"),
+            f"{was} --task {trained_on}; expected a fine-tuned model",
+        ),
         (not prepared.is_dir(), f"{was} {prepared}, which is not a folder here; name it with --prepared"),
     )
     info = read_info(prepared)
-    task = TASKS[info["task"]]
+    (task,) = find_tasks([info["task"]], f"{prepared}: task")
     check_vocabulary(checkpoint, info["vocabulary"], prepared)
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made) / task.name

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ..data.tokenizer import PretrainedVocabulary
 from ..errors import TrueNegError
 from ..files import file_digest, is_new, new_folder, read_json, replacing_text
+from ..registry import TASKS
 from ..results.result import Metric
 from . import PredictOptions, PrepareOptions
 
@@ -45,7 +46,7 @@ def electra_layer_lr_decay(width: int) -> float:
 
 
 class FinetuningTask(ABC):
-    """One of GLUE's tasks, or SQuAD."""
+    """One of GLUE's tasks, SQuAD, or a user's under :func:`truneg_fairseq.register_task`, made without arguments."""
 
     name: str  # of ``--tasks``, and of the prepared folder
     counted: ClassVar[str]  # what an example of fairseq's is called in ``info.json``
@@ -98,6 +99,7 @@ class FinetuningTask(ABC):
             "tokenizer": vocabulary.tokenizer.tokenization,
             "tokenizer_sha256": vocabulary.tokenizer.digest,
             **chosen,
+            **TASKS.digests([self.name]),
             "sources": {split: {"file": path.name, "sha256": file_digest(path)} for split, path in files.items()},
         }
         if not is_new(output):

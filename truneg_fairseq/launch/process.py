@@ -28,6 +28,7 @@ import msgspec
 
 from ..errors import TrueNegError, one_line_errors
 from ..files import replacing_file, replacing_text
+from ..registry import import_user_dir
 from ..trainer.checkpoints import LAST, read_lazily
 
 Call: TypeAlias = "partial[Any]"
@@ -156,12 +157,13 @@ def call_kept(path: Path) -> None:
         if not callable(function) or function.__module__ != module:
             raise TrueNegError(f"{path}: has {module}:{name}; expected functions of this version of truneg")
         types = get_type_hints(function)
-        function(
-            **{
-                name: msgspec.convert(value, types[name], dec_hook=lambda kind, text: kind(text))
-                for name, value in call["arguments"].items()
-            }
-        )
+        arguments = {
+            name: msgspec.convert(value, types[name], dec_hook=lambda kind, text: kind(text))
+            for name, value in call["arguments"].items()
+        }
+        for options in arguments.values():
+            import_user_dir(getattr(options, "user_dir", None))
+        function(**arguments)
 
 
 def call_logged(calls: Sequence[Call], *, log: Path, poll: Callable[[], None], device: str | None) -> int:
@@ -238,7 +240,7 @@ def _train(flags: Sequence[str], precision: str) -> None:
     from fairseq.distributed import utils as distributed_utils
     from fairseq_cli import train as fairseq_train
 
-    words = ["--user-dir", str(PACKAGES / _PACKAGE), *flags]
+    words = [*flags] if "--user-dir" in flags else ["--user-dir", str(PACKAGES / _PACKAGE), *flags]
     words += FP16_FLAGS if precision == "fp16" else ()
     cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), words))
     cfg.common.bf16 = precision == "bf16"

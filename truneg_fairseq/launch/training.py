@@ -48,6 +48,7 @@ class TrainingRun(abc.ABC):
     folder: Path  # of its checkpoints and log
     precision: str = "fp32"  # one of :data:`.process.PRECISIONS`
     cpu: bool = False  # keep off the GPU
+    user_dir: Path | None = None  # of the user's own ideas
 
     @property
     @abc.abstractmethod
@@ -70,6 +71,7 @@ class TrainingRun(abc.ABC):
         flags = ["--num-workers", 0, *self.own_flags, "--save-dir", self.folder.resolve(), "--seed", self.seed]
         flags += ["--distributed-world-size", 1, "--no-epoch-checkpoints", "--keep-interval-updates", 1]
         flags += ["--log-format", "json", *(["--cpu"] * self.cpu)]
+        flags += [] if self.user_dir is None else ["--user-dir", self.user_dir.absolute()]
         return check_words([str(flag) for flag in flags], self.name)
 
     @property
@@ -79,7 +81,8 @@ class TrainingRun(abc.ABC):
         if self.precision == "bf16":  # no flag of fairseq-train: its --bf16 asks for a TPU
             return f"python -m {process.__name__} bf16 {shlex.join(flags)}"
         flags += FP16_FLAGS if self.precision == "fp16" else ()
-        return f'fairseq-train --user-dir "$(truneg user-dir)" {shlex.join(flags)}'
+        ours = "" if self.user_dir else '--user-dir "$(truneg user-dir)" '
+        return f"fairseq-train {ours}{shlex.join(flags)}"
 
     @property
     def weights(self) -> Path | None:

@@ -2,7 +2,8 @@
 
     python sentence_encoder.py --model_name_or_path sentence-transformers/all-MiniLM-L6-v2 --train_file train.txt \\
         --validation_file valid.txt --output_dir DIR --hc_weight 1 --max_steps 500
-    truneg evaluate hub:sentence-transformers/all-MiniLM-L6-v2 DIR/sentence_encoder --task sts=STS-B/dev.tsv
+    truneg evaluate hub:sentence-transformers/all-MiniLM-L6-v2 DIR/sentence_encoder \\
+        --user-dir user_dir_examples/yardsticks --task sts=STS-B/dev.tsv
 
 SentenceTransformer("DIR/sentence_encoder") loads what comes out; the flags are those of train.py.
 """

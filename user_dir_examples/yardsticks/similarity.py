@@ -11,17 +11,19 @@ from numpy.typing import NDArray
 from scipy import stats
 from typing_extensions import override
 
-from ..files import file_digest
-from ..finetuning.glue import TASKS, read_split
-from ..results.intervals import Ratio
-from ..results.result import Metric
-from .models import OpenedModel
-from .scorer import Scorer, Tokens
-from .yardstick import Scores, Task, Yardstick
+from truneg_fairseq import register_yardstick
+from truneg_fairseq.evaluation.models import OpenedModel
+from truneg_fairseq.evaluation.scorer import Scorer, Tokens
+from truneg_fairseq.evaluation.yardstick import Scores, Task, Yardstick
+from truneg_fairseq.files import file_digest
+from truneg_fairseq.finetuning.glue import TASKS, read_split
+from truneg_fairseq.results.intervals import Ratio
+from truneg_fairseq.results.result import Metric
 
 TASK = "STS-B without training"
 
 
+@register_yardstick("sts")
 class Similarity(Yardstick):
     """STS-B's dev.tsv of GLUE, or Hugging Face's file of a split."""
 

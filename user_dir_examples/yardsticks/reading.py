@@ -16,13 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from ..errors import TrueNegError
-from ..files import read_bytes
-from ..results.intervals import Ratio
-from ..results.result import Metric
-from .models import OpenedModel
-from .scorer import WINDOW, Query, Scorer, Tokens
-from .yardstick import Scores, Task, Yardstick
+from truneg_fairseq import register_yardstick
+from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.evaluation.models import OpenedModel
+from truneg_fairseq.evaluation.scorer import WINDOW, Query, Scorer, Tokens
+from truneg_fairseq.evaluation.yardstick import Scores, Task, Yardstick
+from truneg_fairseq.files import read_bytes
+from truneg_fairseq.results.intervals import Ratio
+from truneg_fairseq.results.result import Metric
 
 TIMES = {"reading, self-paced": "self_paced_reading_time", "reading, first pass": "RTfirstpass"}
 """The columns of the times, in ms, by task."""
@@ -35,6 +36,7 @@ _LARGEST_FILE = 64 << 20  # bytes
 _FOLDS = 10
 
 
+@register_yardstick("reading")
 class Reading(Yardstick):
     """Words with their times, whose word before is in the file too."""
 
