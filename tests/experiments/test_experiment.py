@@ -418,7 +418,7 @@ def finetuned(options: str) -> tuple[str, str]:
         (
             "  lexsub:",
             "  lexsubs:",
-            r"file.yaml: evaluations: lexsubs: found no yardstick .*, or --user-dir .*; did you mean lexsub",
+            r"file.yaml: evaluations: lexsubs: found no yardstick .* did you mean lexsub",
         ),
     ],
 )
