@@ -127,7 +127,7 @@ def evaluation_in(folder: Path, **fields: Any) -> evaluation.Evaluation:
 
 
 def evaluate(one: evaluation.Evaluation) -> None:
-    run = SimpleNamespace(experiment=SimpleNamespace(data=Path()), cpu=True)
+    run = SimpleNamespace(experiment=SimpleNamespace(data=Path()), cpu=True, user_dir=None)
     evaluation.evaluate_together([one], run, lambda: None, None)
 
 
