@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import shutil
 from dataclasses import fields, is_dataclass
 
@@ -246,35 +245,16 @@ def test_every_table_stays_an_integer_when_the_trainer_halves_the_criterion(prec
     assert not criterion.state_dict()
 
 
-def poisoned(model, what: str) -> None:
-    weight = model.encoder.sentence_encoder.layers[0].fc1.weight
-    if what == "parameter":
-        weight.data[0, 0] = math.nan
-    elif what == "gradient":
-        weight.register_hook(lambda gradient: gradient * math.nan)
-    else:
-        model.encoder.lm_head.register_forward_hook(lambda module, inputs, output: output * math.inf)
-
-
-@pytest.mark.parametrize(
-    ("what", "message"),
-    [
-        ("parameter", r"first of all the parameter encoder.sentence_encoder.layers.0.fc1.weight \(before this"),
-        ("gradient", "first of all the gradient of encoder.sentence_encoder.layers.0.fc1.weight of micro-batch 1;"),
-        ("loss", "first of all the loss of micro-batch 1"),
-    ],
-)
-def test_nan_is_explained_in_one_line(what, message, data_bin, tmp_path, capsys):
+def test_a_training_that_becomes_nan_ends_in_one_line(data_bin, tmp_path, capsys):
     trainer, task, model, _ = trainer_of(data_bin, *TRUE_NEG, "--save-dir", tmp_path)
-    one, two, *rest = batches(task, 4)
+    one, *rest = batches(task, 4)
     trainer.train_step([one])
-    poisoned(model, what)
+    model.encoder.sentence_encoder.layers[0].fc1.weight.data[0, 0] = math.nan
     with pytest.raises(SystemExit) as caught:
-        trainer.train_step([two, *rest])
+        trainer.train_step(rest)
     assert caught.value.code == EXIT_DIVERGED
     (line,) = (line for line in capsys.readouterr().err.splitlines() if "truneg_fairseq: error" in line)
-    assert "gradients are Nan/Inf in update 2" in line
-    assert re.search(message, line)
+    assert "gradients are Nan/Inf in update 2; expected finite numbers; lower --lr" in line
 
 
 CORPUS_AND_NEAREST = ("--soft-targets", "corpus=0.2,embedding=0.1")

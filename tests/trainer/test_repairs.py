@@ -6,14 +6,11 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-import torch
 from support.cli_runs import assert_one_line, training
 from support.commands import PLUGIN, TINY_MODEL, TINY_TRAINING, fairseq_train, run_command, truneg
 from support.translations import MODEL, TRAINING, write_translations
 
 import truneg_fairseq
-from truneg_fairseq.criterions.electra import StepGenerator
-from truneg_fairseq.trainer.trainer import first_broken
 
 
 @pytest.mark.slow
@@ -245,27 +242,6 @@ gc.collect()
 assert models[0]() is None
 """
     run_command([sys.executable, "-c", program])
-
-
-def test_the_repeated_step_draws_the_same_numbers():
-    """As ELECTRA's generator samples tokens, in two micro-batches."""
-    generator, drawn = StepGenerator(), []
-
-    class Criterion(torch.nn.Module):
-        def forward(self, model, batch):
-            drawn.append(float(torch.rand(1, generator=generator.at(torch.device("cpu"), training=True))))
-            return model(batch).sum(), 1, {}
-
-        def train(self, mode=True):  # as Electra's
-            generator.begin()
-            return super().train(mode)
-
-    model, criterion, batches = torch.nn.Linear(1, 1), Criterion().train(), [torch.ones(2, 1)] * 2
-    for batch in batches:
-        criterion(model, batch)
-    assert "nothing in this worker's batches" in first_broken(batches, model, criterion)
-    assert drawn[:2] == drawn[2:]
-    assert drawn[0] != drawn[1]
 
 
 # What fairseq trains without the plugin, it trains with the plugin: cases that its own tests/test_binaries.py has.

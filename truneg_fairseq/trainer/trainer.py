@@ -12,7 +12,7 @@ import functools
 import gc
 import logging
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from fairseq import checkpoint_utils, utils
 from fairseq.distributed import utils as distributed_utils
 from fairseq.logging import progress_bar
 from fairseq.trainer import Trainer
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..errors import TrueNegError, one_line_errors, reason
 from ..options import flag_of
@@ -54,7 +54,6 @@ class PluginTrainer(Trainer):
         vars(checkpoint_utils.save_checkpoint).pop("best", None)  # of the last run of this process (hydra's multirun)
         self._iterator: Any = None  # of the epoch
         self._another_worker_asked = False
-        self._samples: Sequence[Any] = ()  # of the update
         checkpoint = self.cfg.checkpoint
         self._given = (checkpoint.restore_file, checkpoint.finetune_from_model)
         with one_line_errors():
@@ -200,11 +199,10 @@ class PluginTrainer(Trainer):
         """fairseq's search for NaN, which begins here, ends in a StopIteration where an encoder gives a dict."""
         error = sys.exc_info()[1]
         if isinstance(error, FloatingPointError):
-            batches = [self._prepare_sample(sample)[0] for sample in self._samples]
             print(
                 f"truneg_fairseq: error: training stopped: {str(error).splitlines()[0].rstrip('.')} in update "
-                f"{self.get_num_updates() + 1}, first of all {first_broken(batches, self.get_model(), self.criterion)}"
-                "; expected finite numbers; lower --lr, or use fp32 or bf16 in place of fp16",
+                f"{self.get_num_updates() + 1}; expected finite numbers; lower --lr, or use fp32 or bf16 in place of "
+                "fp16",
                 file=sys.stderr,
                 flush=True,
             )
@@ -220,7 +218,6 @@ class PluginTrainer(Trainer):
             logger.info(f"update {updates:,} of --max-update {last:,}: has ended before; validated and saved again")
             self._iterator._cur_epoch_itr.n -= len(samples)  # it stands where it stood, should the run be prolonged
             return None  # as after an update that fairseq skips: it asks whether the run has ended
-        self._samples = samples
         if (objective := getattr(self.get_criterion(), "objective", None)) is not None and last > 0:
             objective.progress = updates / last
         logs = super().train_step(samples, *args, **kwargs)
@@ -306,36 +303,6 @@ def _dictionaries_of(task: Any) -> dict[str, str]:
     if found.get(VOCABULARY) == found.get(f"target {VOCABULARY}"):
         found.pop(f"target {VOCABULARY}", None)
     return found
-
-
-def first_broken(batches: Sequence[Any], model: Any, criterion: nn.Module) -> str:
-    """The first NaN or infinity of an update: in the parameters, the loss or the gradients of its batches."""
-    name = _broken((name, parameter.detach()) for name, parameter in model.named_parameters())
-    if name is not None:
-        return f"the parameter {name} (before this update)"
-    # The same dropout and the same samples: the trainer seeds before each update.
-    torch.manual_seed(torch.initial_seed())
-    criterion.train()
-    for number, batch in enumerate(batches, start=1):
-        where = f" of micro-batch {number}" if len(batches) > 1 else ""
-        model.zero_grad()
-        loss, _, log = criterion(model, batch)
-        if not torch.isfinite(loss).all():
-            parts = (name for name in ("gen_loss", "disc_loss", "sr_sum", "kl_sum") if name in log)
-            part = _broken((name, torch.as_tensor(log[name])) for name in parts)
-            return f"the loss{where}" + (f" ({part})" if part else "")
-        loss.backward()
-        # What lies nearest to the loss comes last among a model's parameters.
-        name = _broken((n, p.grad) for n, p in reversed(list(model.named_parameters())) if p.grad is not None)
-        if name is not None:
-            return f"the gradient of {name}{where}"
-    return "nothing in this worker's batches (look at the other workers, or at an overflow of their sum)"
-
-
-def _broken(tensors: Iterable[tuple[str, Tensor]]) -> str | None:
-    """The name of the first tensor with NaN or infinity."""
-    values = ((name, each.coalesce().values() if each.is_sparse else each) for name, each in tensors)
-    return next((name for name, each in values if not torch.isfinite(each).all()), None)
 
 
 class CopiesAtOnce(checkpoint_utils.PathManager):
