@@ -8,10 +8,8 @@ import pytest
 import torch
 from support.hf_models import (
     KINDS,
-    LINES,
     assert_same,
     batch,
-    electra_halves,
     losses,
     one_update,
     small_model,
@@ -22,7 +20,7 @@ from support.hf_models import (
 pytest.importorskip("accelerate", reason="transformers' Trainer needs accelerate (pip install 'truneg_fairseq[hf]')")
 
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.hf import ElectraForReplacedTokens, TrueNegativeArguments
+from truneg_fairseq.hf import TrueNegativeArguments
 from truneg_fairseq.objectives.passes import embeddings_in_use, unwrap
 
 OPTIONS = {"sr_sent_weight": 2.0, "soft_targets": "embedding=0.2"}
@@ -116,12 +114,3 @@ def test_compiled_by_the_trainer(tmp_path):
     machine, _ = one_update("BertForMaskedLM", tmp_path, {"sr_sent_weight": 2.0}, **compiled)
     assert losses(machine) == pytest.approx(losses(plain), rel=1e-5)
     assert_same(weights(machine), weights(plain))
-
-
-def test_a_model_inside_several_wrappers_is_found(peft):
-    electra = ElectraForReplacedTokens.of(*electra_halves())
-    assert unwrap(torch.nn.DataParallel(torch.compile(with_adapters(peft, electra), backend="eager"))) is electra
-    model = small_model("ModernBertForMaskedLM")
-    mixed = peft.get_peft_model(model, peft.LoraConfig(target_modules=["Wqkv"]), mixed=True)
-    assert unwrap(mixed) is model
-    assert unwrap(LINES) is LINES

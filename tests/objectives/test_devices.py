@@ -41,6 +41,10 @@ def train_and_evaluate(loss_fn) -> None:
             with torch.no_grad():
                 loss_fn(logits, labels, **given)
         assert loss.device == logits.grad.device == torch.device(DEVICE)
+        if loss_fn.reduction != "none" and not loss_fn.needs_logits:
+            states = torch.randn(2, 5, 8, device=DEVICE, requires_grad=True)
+            loss_fn.of_hidden(states, embeddings, labels, **given).backward()
+            assert states.grad.device == torch.device(DEVICE)
 
 
 def test_the_loss_follows_the_logits_to_their_device_and_never_waits():

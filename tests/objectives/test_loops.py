@@ -24,24 +24,6 @@ from truneg_fairseq.objectives.soft_targets import SoftTargets
 from truneg_fairseq.synonyms import SynonymTable
 from truneg_fairseq.vocabulary import read_symbols, vocabulary_of_tokenizer
 
-OPTIONS = {
-    "plain": {},
-    "hc": {"hc_weight": 1.0},
-    "uniform": {"soft_targets": "uniform=0.1"},
-    "synonyms": {"soft_targets": "table:flat=0.2"},
-    "both": {"hc_weight": 0.5, "soft_targets": "uniform=0.1,table:flat=0.2"},
-}
-
-
-@pytest.fixture(params=OPTIONS)
-def loss_fn(request, tmp_path):
-    """With a dict.txt, and beside it a table in which neighbours are synonyms."""
-    words, path = "cat dog mat house big red small old sat ran stood walked".split(), tmp_path / "dict.txt"
-    path.write_text("".join(f"{word} {100 - row}\n" for row, word in enumerate(words)), encoding="utf-8")
-    vocabulary = vocabulary_of(read_symbols(path), tmp_path, tokenization="words")
-    save_table(tmp_path / "synonyms.npz", vocabulary, [(row, row + 1 - 2 * (row % 2)) for row in range(4, 16)])
-    return TrueNegativeLoss.for_dictionary(path, tokenization="words", **OPTIONS[request.param])
-
 
 def save_table(path: Path, vocabulary, pairs: list[tuple[int, int]]) -> None:
     gold, synonym = torch.tensor(pairs, dtype=torch.int32).numpy().T
@@ -83,14 +65,14 @@ def test_a_batch_without_a_label_is_0_with_gradient_0():
         assert logits.grad is not None and not logits.grad.any(), name
 
 
-def test_no_graph_break_and_no_sync(loss_fn):
-    """A tensor of the device "meta" has no value, which a sync would ask for."""
-    logits, labels = torch.randn(8, 17, requires_grad=True), torch.tensor([4, 5, 6, 7, -100, 8, 9, 10])
-    compiled = torch.compile(loss_fn, fullgraph=True, backend="eager")
-    torch.testing.assert_close(compiled(logits, labels), loss_fn(logits, labels))
-    loss_fn.metrics()
-    rows = torch.randn(8, 17, device="meta", requires_grad=True)
-    assert loss_fn.to("meta")(rows, labels.to("meta")).is_meta
+def test_no_graph_break():
+    logits, labels = torch.randn(8, WORDS, requires_grad=True), torch.tensor([4, 5, 6, 7, -100, 8, 9, 10])
+    given = {"embeddings": torch.randn(WORDS, 8, requires_grad=True), "input_ids": labels.clamp(min=0)[None]}
+    for name in ("plain", "corpus", "several", "sr_word"):
+        torch.compiler.reset()
+        loss_fn = loss_of(name)
+        compiled = torch.compile(loss_fn, fullgraph=True, backend="eager")
+        torch.testing.assert_close(compiled(logits, labels, **given), loss_fn(logits, labels, **given), msg=name)
 
 
 PRODUCTS = {"embedding": {"soft_targets": "embedding=0.3"}, "sr": {"sr_word_weight": 1.0, "sr_word_form": "expected"}}
@@ -196,6 +178,8 @@ def test_weights_and_targets_are_those_of_the_formula():
     expected = each * weights.where(counted, 0)
     for loss_fn in (TrueNegativeLoss(), TrueNegativeLoss(soft_targets={"uniform": 1e-9})):
         torch.testing.assert_close(loss_fn(logits, LABELS, weights=weights), expected.sum() / 5)
+        by_states = loss_fn.of_hidden(logits, torch.eye(WORDS), LABELS, weights=weights)
+        torch.testing.assert_close(by_states, expected.sum() / 5)
     torch.testing.assert_close(TrueNegativeLoss(reduction="none")(logits, LABELS, weights=weights), expected)
     tokens = torch.tensor([3, 9]).expand(2, 4, 2)
     found = TrueNegativeLoss()(logits, LABELS, targets=(tokens, torch.tensor([0.5, 0.25]).expand(2, 4, 2)))
@@ -268,6 +252,16 @@ def test_symbols_without_a_tokenizer_have_pairs_with_grades():
     torch.testing.assert_close(
         corrected(said, torch.tensor([order("I"), order("A")])), F.cross_entropy(said[1:], torch.tensor([1])) / 2
     )
+
+
+def test_the_table_beside_a_dictionary_excuses_its_words(tmp_path):
+    path = tmp_path / "dict.txt"
+    path.write_text("cat 3\ndog 2\nmat 1\n", encoding="utf-8")
+    vocabulary = vocabulary_of(read_symbols(path), tmp_path, tokenization="words")
+    save_table(tmp_path / "synonyms.npz", vocabulary, [(4, 5)])
+    loss_fn = TrueNegativeLoss.for_dictionary(path, tokenization="words", hc_weight=1.0)
+    said = 9.0 * torch.eye(8)[[5, 5]]
+    torch.testing.assert_close(loss_fn(said, torch.tensor([4, 6])), F.cross_entropy(said[1:], torch.tensor([6])) / 2)
 
 
 def test_a_table_of_a_model_with_more_rows_than_its_tokenizer_has_tokens(tmp_path, caplog):
