@@ -78,6 +78,12 @@ def test_the_tables_of_results_are_made_of_the_published_lines():
     for table in made["TABLES"]:
         assert made["page_with"](table) == table.page.read_text(encoding="utf-8"), "python docs/results/summary.py"
     assert max(map(len, made["terminal"]().splitlines())) <= 100, "the demo prints it on a terminal"
+    little = runpy.run_path(str(REPOSITORY / "docs" / "results" / "little_text.py"))
+    page = little["PAGE"].read_text(encoding="utf-8")
+    for lines in sorted(little["HERE"].glob("little_text*.jsonl")):
+        length = little["LENGTHS"].get(lines.name, little["SIX_EPOCHS"])
+        table = "\n".join(little["tables"](little["read_results"]([lines]), length))
+        assert table in page, f"python docs/results/little_text.py {lines.name}"
 
 
 def test_commits_are_named_by_their_full_hash():

@@ -39,6 +39,7 @@ class Length(NamedTuple):
     valid: dict[int, str]  # the updates after which the table shows the loss on valid, with the epochs they are
     test: tuple[str, str]  # the epochs after which test was measured
     more: tuple[tuple[str, str, str], ...] = ()  # other columns
+    rivals: tuple[str, ...] = ("baseline", "uniform", "shuffled")  # what the arms are compared with
 
     @property
     def columns(self) -> tuple[tuple[str, str, str], ...]:
@@ -60,6 +61,7 @@ PEOPLE_AND_GRAMMAR = (
 )
 SIX_EPOCHS = Length({18: "2", 36: "4", 54: "6"}, ("2", "6"))
 LENGTHS = {
+    "little_text.jsonl": SIX_EPOCHS._replace(rivals=("baseline",)),  # which decides nothing
     "little_text_captions.jsonl": Length({20: "2", 40: "4", 54: "5.4"}, ("1.8", "5.4"), PEOPLE_AND_GRAMMAR),
     "little_text_overfit.jsonl": Length({18: "2", 90: "10", 180: "20"}, ("6.7", "20")),
 }
@@ -135,7 +137,7 @@ def tables(results: Sequence[Result], length: Length) -> list[str]:
     ]
     untrained = [arm for arm in arms if arm not in trained]
     for rival, title in COMPARED:
-        if rival not in trained:
+        if rival not in trained or rival not in length.rivals:
             continue
         others = [arm for arm in trained if arm != rival]
         others += untrained if rival == "baseline" else []
