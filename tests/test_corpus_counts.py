@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from truneg_fairseq import corpus_counts as module
 from truneg_fairseq.commands.main import main
-from truneg_fairseq.corpus_counts import FILE_NAME, CorpusCounts, count_tokens
+from truneg_fairseq.corpus_counts import FILE_NAME, CorpusCounts, CountsShare, count_tokens, fit_counts_share
 from truneg_fairseq.errors import TrueNegError
 
 SYMBOLS = [*"abcdef"]
@@ -96,3 +96,32 @@ def test_a_folder_without_training_text_is_named(binarized, tmp_path):
     with pytest.raises(SystemExit, match=r"train\.(idx|bin): no such file"):
         main(["data", "counts", "--data", str(tmp_path)])
     assert not (tmp_path / FILE_NAME).exists()
+
+
+def test_the_fitted_share_has_the_lowest_loss():
+    """Of all shares of places that were counted often, seldom and never; and parses as it prints."""
+    random = np.random.default_rng(1)
+    count = random.integers(0, 30, 3000) * random.integers(0, 2, 3000)
+    types = np.ceil(count * random.random(3000))
+    truth = np.where(count > 0, 0.8 * count / (count + 1.0 * np.maximum(types, 1)), 0.3)
+    by_counts = random.random(3000) < truth  # who has chosen the word, which the other finds improbable
+    model, counts = (np.where(by_counts == own, 0.01, 0.5) * random.random(3000) + 1e-4 for own in (True, False))
+    fitted = fit_counts_share(np.stack([model, counts, count, types]))
+    assert fitted.seen == pytest.approx(0.8, abs=0.08)
+    assert fitted.unseen == pytest.approx(0.3, abs=0.05)
+
+    def loss(share: CountsShare) -> float:
+        given = np.where(count > 0, share.seen * count / np.maximum(count + share.doubt * types, 1), share.unseen)
+        return float(-np.log((1 - given) * model + given * counts).mean())
+
+    for change in (0.05, -0.05):
+        assert loss(fitted) < loss(fitted._replace(seen=min(1.0, fitted.seen + change)))
+        assert loss(fitted) < loss(fitted._replace(unseen=fitted.unseen + change))
+    assert loss(fitted) < loss(fitted._replace(doubt=4.0 - fitted.doubt))
+    assert CountsShare.parse(str(fitted)) == pytest.approx(fitted, abs=1e-3)
+    assert CountsShare.parse(0.2) == CountsShare.parse("0.2") == (0.2, 0.0, 0.2)
+    for wrong in ("a", "1.2", "0.1,0.2", (0.5, -1.0, 0.5), "nan"):
+        with pytest.raises(TrueNegError, match="expected a number in"):
+            CountsShare.parse(wrong)
+    with pytest.raises(TrueNegError, match="the counts have no place of the text"):
+        fit_counts_share(np.empty((4, 0)))

@@ -1,4 +1,6 @@
-"""Corpus counts: how often tokens, pairs and triples of neighbouring tokens occur in a text, and their file."""
+"""Corpus counts: how often tokens, pairs and triples of neighbouring tokens occur in a text; their file, and their
+share in a mixture with a model's predictions.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -234,3 +236,75 @@ def _most_frequent(triples: Counted, vocabulary_size: int, most: int) -> Counted
     kept = np.ones(len(triples), dtype=np.bool_)
     kept[order[rank >= most]] = False
     return Counted(triples.keys[kept], triples.counts[kept])
+
+
+# --- How much of the counts to mix into a model's predictions ---
+
+_DOUBTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
+_STEPS = 100  # of expectation and maximisation
+
+
+class CountsShare(NamedTuple):
+    """Of a place that a text has n times, with so many different words (types): ``seen * n / (n + doubt * types)``."""
+
+    seen: float
+    doubt: float  # 0 for the same share of every place that was counted
+    unseen: float  # the share of a place that was never counted, whose q is backed off
+
+    @classmethod
+    def parse(cls, value: object, where: str = "share") -> CountsShare:
+        """One number, or the three in their order, also as text with commas."""
+        parts = value.split(",") if isinstance(value, str) else value if isinstance(value, tuple) else (value,)
+        try:
+            seen, doubt, unseen = map(float, parts if len(parts) == 3 else (*parts, 0.0, *parts))
+        except (TypeError, ValueError):
+            seen = doubt = unseen = -1.0
+        if not (0 <= seen <= 1 and 0 <= unseen <= 1 and doubt >= 0):
+            raise TrueNegError(f"{where} {value}: expected a number in [0, 1], or three: seen,doubt,unseen")
+        return cls(seen, doubt, unseen)
+
+    def of(self, count: Any, types: Any) -> Any:
+        """The share at places that were counted so often, tensors of shape (N,)."""
+        return (self.seen * count / (count + self.doubt * types).clamp(min=1)).where(count > 0, self.unseen)
+
+    def __str__(self) -> str:
+        return f"{self.seen:.3g},{self.doubt:g},{self.unseen:.3g}"
+
+
+FIT = "fit"
+DEFAULT_SHARE = CountsShare(0.2, 0.0, 0.2)
+
+
+def fit_counts_share(evidence: NDArray[np.float64]) -> CountsShare:
+    """The share with the lowest loss on a text that is not judged.
+
+    The two shares by expectation and maximisation (whether a word came from the counts or from the model is not known),
+    ``doubt`` as the best of a few values.
+
+    Args:
+        evidence: shape (4, N): at N places the probability of the word by the model, that by the counts, how often the
+            place was counted, and with how many different words.
+    """
+    model, counts, count, types = evidence
+    there = count > 0
+    if not there.any():
+        raise TrueNegError("--counts-share fit: the counts have no place of the text; expected more text of that kind")
+    unseen = _fitted(model[~there], counts[~there], np.ones((~there).sum()))
+    found = []
+    for doubt in _DOUBTS:
+        weight = count[there] / (count[there] + doubt * types[there])
+        seen = _fitted(model[there], counts[there], weight)
+        share = seen * weight
+        found.append((-np.log((1 - share) * model[there] + share * counts[there]).sum(), doubt, seen))
+    _, doubt, seen = min(found)
+    return CountsShare(seen, doubt, unseen)
+
+
+def _fitted(model: NDArray[np.float64], counts: NDArray[np.float64], weight: NDArray[np.float64]) -> float:
+    """a in ``(1 - a w) p + a w q``: with the probability w a place asks the counts, which then answer with a."""
+    share = 0.5
+    for _ in range(_STEPS if len(model) else 0):
+        mixed = (1 - share * weight) * model + share * weight * counts
+        by_counts, by_model = (float((weight * part / mixed).sum()) for part in (share * counts, (1 - share) * model))
+        share = by_counts / (by_counts + by_model)
+    return share if len(model) else 0.0

@@ -9,6 +9,7 @@ import gc
 import io
 import json
 import math
+import re
 import shutil
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from torch.nn import functional
 
 from truneg_fairseq import register
 from truneg_fairseq.commands.main import main
+from truneg_fairseq.corpus_counts import CountsShare
 from truneg_fairseq.data.tokenizer import wordpiece_tokenizer
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.evaluation import held_out, minimal_pairs
@@ -457,7 +459,7 @@ def test_mistakes_are_one_line(tmp_path, monkeypatch):
 def test_counts_are_looked_up_alike_in_transformers_and_in_an_evaluation(tmp_path, capsys):
     from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-    from truneg_fairseq.hf import mix_counts
+    from truneg_fairseq.hf import fit_share, mix_counts
 
     folder, text, counts = hugging_face_bert(tmp_path / "bert"), tmp_path / "text.txt", tmp_path / "counts.npz"
     text.write_text("the child walked to the car.\nthe kid walked to the store.\n" * 20)
@@ -468,6 +470,24 @@ def test_counts_are_looked_up_alike_in_transformers_and_in_an_evaluation(tmp_pat
     without, mixed = (json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines())
     assert (without["model"], mixed["model"]) == ("bert", "bert+counts")
     assert mixed["metrics"]["bits"] < 0.7 * without["metrics"]["bits"]  # the very text that was counted
+
+    fitted = ["--counts-share", "fit", "--results", str(tmp_path / "fitted.jsonl"), "--cpu"]
+    (tmp_path / "long.txt").write_text("the child walked to the car.\nthe kid walked to the store.\n" * 40)
+    task = ["--task", f"held-out={tmp_path / 'long.txt'}"]
+    capsys.readouterr()
+    main(["evaluate", f"bert={folder}", *task, *looked_up, *fitted])
+    share = re.search(r"bert\+counts: the fitted --counts-share is (\S+)", capsys.readouterr().out)[1]
+    one, other = read_results([tmp_path / "fitted.jsonl"])
+    assert one.settings["sequences"] == other.settings["sequences"], "the samples that fit are judged of no model"
+    main(["evaluate", f"bert={folder}", *task, "--results", str(tmp_path / "all.jsonl"), "--cpu"])
+    (whole,) = read_results([tmp_path / "all.jsonl"])
+    judged = [number for number in range(int(whole.settings["sequences"])) if number % 4 != 3]
+    assert one.examples["bits"] == pytest.approx([whole.examples["bits"][number] for number in judged], rel=1e-5)
+    assert CountsShare.parse(share).seen > 0.9
+    assert other.metrics["bits"] < mixed["metrics"]["bits"]
+    for wrong in (["--task", "lexsub=x", *looked_up], task):
+        with pytest.raises(SystemExit, match="--counts-share fit: expected --corpus-counts, and --task held-out"):
+            main(["evaluate", str(folder), *wrong, "--counts-share", "fit"])
 
     options = OpeningOptions(cpu=True)
     each = OpenedModel(folder, options)
@@ -487,4 +507,8 @@ def test_counts_are_looked_up_alike_in_transformers_and_in_an_evaluation(tmp_pat
             mix_counts(model, AutoTokenizer.from_pretrained(folder), counts)
         handle.remove()
         assert torch.allclose(model(ids).logits[:, 3].log_softmax(-1), plain, atol=1e-5)
+        found = fit_share(model, AutoTokenizer.from_pretrained(folder), counts, text.read_text().splitlines())
+        assert found.seen > 0.9
+        handle = mix_counts(model, AutoTokenizer.from_pretrained(folder), counts, found)
+        assert model(ids).logits[0, 3, int(expected.argmax())] > math.log(0.9)
     assert tokens.vocabulary.words[int(expected.argmax())] == "walked"

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from truneg_fairseq.corpus_counts import count_tokens
+from truneg_fairseq.corpus_counts import CountsShare, count_tokens
 from truneg_fairseq.objectives import CorpusTargets, MaskedPredictions
 
 SIZE, PAD = 9, 8
@@ -110,20 +110,25 @@ def test_neighbours_are_those_of_the_original_sentence():
 @given(
     text=st.lists(st.sampled_from([0, 1, 2, 8]), min_size=3, max_size=40),
     row=st.lists(st.sampled_from([0, 1, 2, 7, 8]), min_size=3, max_size=6),
-    share=st.floats(0, 1),
+    share=st.tuples(st.floats(0, 1), st.sampled_from([0.0, 0.5, 2.0]), st.floats(0, 1)),
 )
 @settings(deadline=None, max_examples=50)
 def test_a_look_up_mixes_what_stands_between_the_neighbours_that_the_model_reads(text, row, share):
-    """Nothing is left out of the counts, not even of the last token, 8; 7 never occurs, as a mask or padding."""
+    """Nothing is left out of the counts, not even of the last token, 8; 7 never occurs, as a mask or padding. The share
+    follows how often the place was counted, and with how many different words.
+    """
     counts, tokens = targets_of(text), torch.tensor([row])
     positions = torch.arange(len(row))
     logits = torch.randn(len(row), SIZE, generator=torch.Generator().manual_seed(1))
-    found = counts.mixed(logits, tokens, positions, 7, share).exp()
+    seen, doubt, unseen = share
+    found = counts.mixed(logits, tokens, positions, 7, CountsShare(*share)).exp()
     for place, own in enumerate(logits.softmax(-1)):
         expected = own
         beside = [row[other] for other in (place - 1, place + 1) if 0 <= other < len(row)]
         if len(beside) == 2 and all(token in text for token in beside):
             q = naive_distribution(text, beside[0], -1, beside[1], 0.6, 64)
             if sum(q.values()):
-                expected = (1 - share) * own + share * torch.tensor([q.get(token, 0.0) for token in range(SIZE)])
+                middles = [b for a, b, c in zip(text, text[1:], text[2:], strict=False) if [a, c] == beside]
+                a = seen * len(middles) / (len(middles) + doubt * len({*middles})) if middles else unseen
+                expected = (1 - a) * own + a * torch.tensor([q.get(token, 0.0) for token in range(SIZE)])
         assert torch.allclose(found[place], expected, atol=1e-5)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from ..corpus_counts import FIT, CountsShare
 from ..data.text import lines_of, read_lines
 from ..errors import TrueNegError, refuse
 from ..evaluation.models import CountsOptions, OpeningOptions, is_hugging_face
@@ -67,9 +68,11 @@ def evaluate(options: EvaluateOptions) -> None:
     from ..results.tables import tables, terminal, verdict_over_items, wrapped
 
     settings = {name: getattr(options, name) for name in ("synonym_table", "mask_seed", "batch_size", "limit")}
-    tasks = yardstick.parse_tasks(options.task, **settings)
-    found = []
-    for each in yardstick.evaluate(models, tasks, options, with_controls=True, say=partial(print, flush=True)):
+    tasks = yardstick.parse_tasks(options.task, fits=options.counts_share == FIT, **settings)
+    if options.counts_share == FIT and not (options.corpus_counts and any(task.name == "held-out" for task in tasks)):
+        raise TrueNegError("--counts-share fit: expected --corpus-counts, and --task held-out=... to fit it to")
+    found, measure = [], partial(yardstick.evaluate, counts_share=options.counts_share, with_controls=True)
+    for each in measure(models, tasks, options, say=partial(print, flush=True)):
         found.append(each)
         if options.results is not None and not each.is_control:
             for result in each.results():
@@ -131,6 +134,7 @@ def explain(options: ExplainOptions) -> None:
         options.checkpoint,
         options,
         counts=options.corpus_counts,
+        share=CountsShare.parse(options.counts_share, "--counts-share"),
         synonym_table=options.synonym_table,
         detector=options.detector,
     )

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..corpus_counts import DEFAULT_SHARE, CountsShare
 from ..errors import TrueNegError
 from ..objectives.false_negatives import context_cosine
 from ..objectives.options import TABLE, named_sources
@@ -96,7 +97,7 @@ class Explainer:
     """Explains sentences with one masked LM, in batches.
 
     Without ``synonym_table`` the table is that of the checkpoint's training, else the one beside the data or in the
-    cache folder. ``counts`` are those of a text, mixed into the predictions.
+    cache folder. ``counts`` are those of a text, mixed into the predictions with this share.
     """
 
     def __init__(
@@ -105,6 +106,7 @@ class Explainer:
         options: OpeningOptions,
         *,
         counts: Path | None = None,
+        share: CountsShare = DEFAULT_SHARE,
         synonym_table: Path | None = None,
         detector: str = TABLE,
     ) -> None:
@@ -118,6 +120,7 @@ class Explainer:
             raise TrueNegError(f"{model}: has no mask, or generates token by token; expected a masked LM")
         self._detector, self._tokens, self._vocabulary = detector, tokens, tokens.vocabulary
         self._model = opened.scorer(self._tokens, counts=counts)
+        self._model.share = share
         self._objective = judge_of(self._tokens, synonym_table, detector)
         # The table is shown with any detector.
         self._table = self._objective.table or provide_table(self._vocabulary, self._tokens.tables, synonym_table)

@@ -38,6 +38,7 @@ from .yardstick import Measured, Scores, Task, Yardstick
 BINS = 15  # of confidence, of equal width, as in Guo et al. (ICML 2017)
 EXAMPLES = 10
 _LONGEST = 512  # tokens of a sample of a text, where the models have so many positions
+_FIT_EVERY = 4  # samples, of which the last chooses the share of counts
 _PARAGRAPHS = 1000  # encoded at a time
 
 Batch = tuple[Tensor, Tensor, Tensor]
@@ -82,6 +83,7 @@ class HeldOut(Yardstick):
             parts.append(counts)
             confidences.append(bins)
             found.add(judged, batch[2], scorer)
+        self._require(parts, "a longer text: no sample is left to judge")
         masked, correct, corrected, loss = torch.cat(parts, dim=1).numpy()
         ratios = {
             BITS: Ratio(loss * NATS_TO_BITS, masked),
@@ -93,7 +95,21 @@ class HeldOut(Yardstick):
         facts = {"masked": int(masked.sum()), "sequences": len(masked), "updates": scorer.updates}
         return {HELD_OUT: Scores(ratios, (), {**facts, **found.facts()})}
 
-    def _batches(self, scorer: Scorer) -> Iterable[Batch]:
+    @override
+    def samples_to_fit(self, scorer: Scorer) -> Iterable[Batch]:
+        return self._batches(scorer, judged=False) if self._task.fits else ()
+
+    def _batches(self, scorer: Scorer, *, judged: bool = True) -> Iterator[Batch]:
+        """All samples, or if some choose the share of counts, these or the others."""
+        first = 0
+        for batch in self._all_batches(scorer):
+            numbers, first = torch.arange(first, first + len(batch[0])), first + len(batch[0])
+            chosen = numbers.remainder(_FIT_EVERY).eq(_FIT_EVERY - 1).ne(judged) if self._task.fits else numbers.ge(0)
+            if chosen.any():
+                tokens, target, lengths = (part[chosen] for part in batch)
+                yield tokens, target, lengths
+
+    def _all_batches(self, scorer: Scorer) -> Iterable[Batch]:
         if self._tokens.folder is None:
             self._longest = self._longest or min(_LONGEST, scorer.longest)
             if scorer.longest < self._longest:

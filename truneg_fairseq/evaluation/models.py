@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
+from ..corpus_counts import DEFAULT_SHARE
 from ..errors import TrueNegError
 from ..options import option, user_dir_option
 
@@ -33,9 +34,16 @@ class OpeningOptions:
 class CountsOptions:
     corpus_counts: Path | None = option(
         None,
-        help="mix the counts of a text into every prediction (0.2 of it), looked up without training: an npz of "
-        "'truneg data counts'; evaluate measures each model without and with them",
+        help="mix the counts of a text into every prediction, looked up without training: an npz of 'truneg data "
+        "counts'; evaluate measures each model without and with them",
         metavar="NPZ",
+    )
+    counts_share: str = option(
+        str(DEFAULT_SHARE),
+        "of the counts in the mixture: a number, or three, SEEN,DOUBT,UNSEEN: SEEN n / (n + DOUBT types) at a place "
+        "that the text has n times with so many different words, UNSEEN at others; fit: evaluate chooses them by every "
+        "fourth sample of --task held-out, and the others are judged",
+        metavar="SHARE",
     )
 
 

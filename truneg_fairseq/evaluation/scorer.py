@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from typing_extensions import override
 
+from ..corpus_counts import DEFAULT_SHARE, CountsShare, fit_counts_share
 from ..data.indexed import token_counts
 from ..data.tokenizer import PretrainedVocabulary, vocabulary_of
 from ..errors import TrueNegError
@@ -187,9 +188,6 @@ def join_tokens(symbols: Sequence[str], tokenization: str) -> str:
 WINDOW = 80  # tokens of a context, the first and the last included: what every model can read
 
 
-COUNTS_SHARE = 0.2  # of a text's counts in a mixture with a model's prediction
-
-
 @dataclass(kw_only=True)
 class Scorer:
     """A model in evaluation mode, on the GPU where there is one.
@@ -209,7 +207,8 @@ class Scorer:
     cpu: bool = False
     updates: int = 0  # of its training; 0 where the files do not say
     batch_tokens: int = 4096  # of one batch, padding included
-    counts: CorpusTargets | None = None  # mixed into every prediction with the share COUNTS_SHARE
+    counts: CorpusTargets | None = None  # mixed into every prediction
+    share: CountsShare = DEFAULT_SHARE  # of the counts in it
 
     def __post_init__(self) -> None:
         self._device = choose_device(cpu=self.cpu)
@@ -295,13 +294,25 @@ class Scorer:
             with_layers=with_layers,
         )
 
+    @torch.no_grad()
+    def fit_share(self, batches: Iterable[tuple[Tensor, Tensor, Tensor]]) -> None:
+        """Chooses the share of the counts by masked samples: tokens, target and lengths as :meth:`judge` takes them."""
+        assert self.counts is not None
+        counts, parts = self.counts.to(self._device), list[Tensor]()
+        for batch in batches:
+            tokens, target, lengths = (each.to(self._device) for each in batch)
+            chosen = target.ne(self.padding)
+            positions, logits = chosen.reshape(-1).nonzero().squeeze(1), self.logits(tokens, lengths, chosen)
+            parts.append(counts.evidence(logits, target[chosen], tokens, positions, self.padding).cpu())
+        self.share = fit_counts_share(torch.cat(parts, dim=1).numpy() if parts else np.empty((4, 0)))
+
     def _predict(self, tokens: Tensor, lengths: Tensor, chosen: Tensor) -> Tensor:
         """The logits, of the mixture with the counts where there are some."""
         logits = self.logits(tokens, lengths, chosen)
         if self.counts is None:
             return logits
         positions = chosen.reshape(-1).nonzero().squeeze(1)
-        return self.counts.to(self._device).mixed(logits, tokens, positions, self.padding, COUNTS_SHARE)
+        return self.counts.to(self._device).mixed(logits, tokens, positions, self.padding, self.share)
 
     def _padded(self, rows: Sequence[NDArray[np.int64]]) -> tuple[Tensor, Tensor]:
         """Tokens, int64, shape (B, T), and lengths, int64, shape (B,), on the device."""

@@ -8,12 +8,16 @@ from __future__ import annotations
 import gc
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
+from torch import Tensor
+
+from ..corpus_counts import DEFAULT_SHARE, FIT, CountsShare
 from ..errors import TrueNegError
 from ..registry import YARDSTICKS
 from ..results.comparison import Comparison
@@ -34,6 +38,7 @@ class Task:
     mask_seed: int | None = None  # of held-out text; None for that of the training, or 1
     batch_size: int = 32  # of held-out text, sequences
     limit: int | None = None  # minimal pairs of each paradigm
+    fits: bool = False  # every fourth sample of held-out text chooses the share of counts, and is not judged
 
     @property
     def paths(self) -> list[Path]:
@@ -72,6 +77,10 @@ class Yardstick(ABC):
     def _load_table(self) -> SynonymTable | None:
         path, dictionary = self._task.synonym_table, self._tokens.folder or self._last.path
         return None if path is None else load_table(path, self._tokens, dictionary)
+
+    def samples_to_fit(self, scorer: Scorer) -> Iterable[tuple[Tensor, Tensor, Tensor]]:
+        """Masked samples that are not judged, as :meth:`.scorer.Scorer.fit_share` takes them."""
+        return ()
 
     @abstractmethod
     def score(self, scorer: Scorer) -> dict[str, Scores]:
@@ -142,11 +151,13 @@ def evaluate(
     options: OpeningOptions,
     *,
     with_controls: bool = False,
+    counts_share: str = str(DEFAULT_SHARE),
     say: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Measured]:
     """Measures every model on every task; each checkpoint is read once, and one model at a time is in memory.
 
     Their :meth:`Measured.results` are lines of a result file. Controls are computed beside the first model alone.
+    ``counts_share`` is of the models with counts: a :class:`CountsShare` as text, or to be fitted for each.
     """
     opened = [OpenedModel(model.path, options) for model in models]
     yardsticks: dict[str, list[Yardstick]] = {}
@@ -164,6 +175,11 @@ def evaluate(
             for yardstick in yardsticks[vocabulary]:
                 say(yardstick.described)
         scorer = each.scorer(tokens, counts=model.counts)
+        if model.counts is not None and counts_share == FIT:
+            scorer.fit_share(chain.from_iterable(one.samples_to_fit(scorer) for one in yardsticks[vocabulary]))
+            say(f"{model.name}: the fitted --counts-share is {scorer.share}")
+        elif model.counts is not None:
+            scorer.share = CountsShare.parse(counts_share, "--counts-share")
         for yardstick in yardsticks[vocabulary]:
             yield Measured(model, yardstick, yardstick.score(scorer))
             for name, control in yardstick.controls(scorer).items() if with_controls and not number else ():

@@ -13,7 +13,7 @@ from ..objectives.options import ElectraOptions as ElectraArguments  # noqa: E40
 from ..objectives.options import TrueNegativeOptions as TrueNegativeArguments  # noqa: E402
 from .collator import DataCollatorForTrueNegatives  # noqa: E402
 from .electra import ElectraForReplacedTokens, ElectraTrainer  # noqa: E402
-from .projection import mix_counts  # noqa: E402
+from .projection import fit_share, mix_counts  # noqa: E402
 from .trainer import TrueNegativeTrainer  # noqa: E402
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "ElectraTrainer",
     "TrueNegativeArguments",
     "TrueNegativeTrainer",
+    "fit_share",
     "mix_counts",
     "vocabulary_of",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from ..corpus_counts import DEFAULT_SHARE, CountsShare, fit_counts_share
 from ..objectives import gather_rows
 from ..objectives.build import read_corpus_targets
 from ..objectives.loss import IGNORED
 from ..vocabulary import padding_of, symbols_of_tokenizer
+from .collator import DataCollatorForTrueNegatives
 
 logger = logging.getLogger(__name__)
 
@@ -126,7 +128,9 @@ def masked_positions(labels: Tensor) -> Tensor:
     return labels.reshape(-1).ne(IGNORED).nonzero().squeeze(1)
 
 
-def mix_counts(model: nn.Module, tokenizer: Any, counts: str | Path, share: float = 0.2) -> RemovableHandle:
+def mix_counts(
+    model: nn.Module, tokenizer: Any, counts: str | Path, share: float | tuple[float, float, float] = DEFAULT_SHARE
+) -> RemovableHandle:
     """Has a masked LM predict ``(1 - share) p + share q`` at masked tokens; q is the text's between neighbours.
 
     Its outputs have the logarithms of these probabilities in place of the logits there; other positions stay as they
@@ -138,15 +142,14 @@ def mix_counts(model: nn.Module, tokenizer: Any, counts: str | Path, share: floa
         model: of ``AutoModelForMaskedLM``.
         tokenizer: the model's.
         counts: the npz.
-        share: in [0, 1].
+        share: in [0, 1]; or three numbers, as :func:`fit_share` finds them.
 
     Returns:
         A handle; its ``remove()`` gives the model back as it was.
     """
     if "mix_counts.<locals>.mix" in (getattr(hook, "__qualname__", "") for hook in model._forward_hooks.values()):
         raise ValueError("counts are mixed into this model already; remove() the handle of that call first")
-    if not 0 <= share <= 1:
-        raise ValueError(f"share {share}: expected a number in [0, 1]")
+    chosen = CountsShare.parse(share)
     corpus = read_corpus_targets(Path(counts), symbols_of_tokenizer(tokenizer))
     mask, padding = tokenizer.mask_token_id, padding_of(tokenizer)
 
@@ -156,9 +159,31 @@ def mix_counts(model: nn.Module, tokenizer: Any, counts: str | Path, share: floa
             raise ValueError("counts are of tokens: expected input_ids, found none (inputs_embeds?)")
         positions = tokens.eq(mask).reshape(-1).nonzero().squeeze(1)
         flat = output.logits.reshape(-1, output.logits.size(-1)).clone()
-        mixed = corpus.to(flat.device).mixed(flat[positions], tokens, positions, padding, share)
+        mixed = corpus.to(flat.device).mixed(flat[positions], tokens, positions, padding, chosen)
         flat[positions] = mixed.to(flat.dtype)
         output.logits = flat.view_as(output.logits)
         return output
 
     return model.register_forward_hook(mix, with_kwargs=True)
+
+
+@torch.no_grad()
+def fit_share(model: Any, tokenizer: Any, counts: str | Path, text: Iterable[str], seed: int = 1) -> CountsShare:
+    """The share for :func:`mix_counts` with the lowest loss on lines of text, of the kind to come and not judged later.
+
+    Args:
+        model: in evaluation mode, without counts.
+        tokenizer: the model's.
+        counts: the npz.
+        text: lines, of whose tokens 15 % are masked.
+        seed: of the masks.
+    """
+    corpus = read_corpus_targets(Path(counts), symbols_of_tokenizer(tokenizer)).to(model.device)
+    collator, parts = DataCollatorForTrueNegatives(tokenizer), list[Tensor]()
+    for number, line in enumerate(text):
+        whole = tokenizer(line, truncation=True, return_tensors="pt")["input_ids"]
+        tokens, labels = (each.to(model.device) for each in collator.mask(whole, [seed, number], progress=1.0))
+        positions = masked_positions(labels)
+        logits, gold = gather_rows(model(tokens).logits, positions), labels.reshape(-1)[positions]
+        parts.append(corpus.evidence(logits, gold, tokens, positions, padding_of(tokenizer)).cpu())
+    return fit_counts_share(torch.cat(parts, dim=1).numpy())

@@ -15,6 +15,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from ..corpus_counts import CountsShare
 from .passes import MaskedPredictions
 from .soft_targets import SoftTargets
 
@@ -78,7 +79,7 @@ class CorpusTargets(nn.Module):
         counted = predicted.counted & there & predicted.gold.lt(len(self.words))
         return self.between(left, gold, right, counted, share)
 
-    def mixed(self, logits: Tensor, tokens: Tensor, positions: Tensor, padding: int, share: float) -> Tensor:
+    def mixed(self, logits: Tensor, tokens: Tensor, positions: Tensor, padding: int, share: CountsShare) -> Tensor:
         """Logarithms of ``(1 - a) p + a q``, fp32, shape (N, V), with p of the model and q of the counts: a look-up.
 
         q is between the neighbours as the model reads them: beside a masked token, which no text has, p stands alone.
@@ -89,16 +90,38 @@ class CorpusTargets(nn.Module):
             tokens: the model's input, int64, shape (B, T).
             positions: of the predictions in the flat input, int64, shape (N,).
             padding: the id of padding.
-            share: a, in [0, 1].
+            share: a, by how often the place was counted.
         """
-        left, right, there = self._neighbours(tokens, positions, padding)
-        found = self.between(left, torch.full_like(left, _NOT_LEFT_OUT), right, there, share)
+        found, count, types = self._look_up(tokens, positions, padding)
         log = logits.float().log_softmax(-1)
         assert found.tokens is not None
         assert found.probability is not None
-        given = found.share[:, None]
+        given = (found.share * share.of(count, types))[:, None]
         mixed = (log.exp() * (1 - given)).scatter_add(1, found.tokens, given * found.probability)
         return torch.where(given > 0, mixed.clamp(min=torch.finfo(torch.float32).tiny).log(), log)
+
+    def evidence(self, logits: Tensor, gold: Tensor, tokens: Tensor, positions: Tensor, padding: int) -> Tensor:
+        """What :func:`~..corpus_counts.fit_counts_share` needs of the places that the counts answer, float64."""
+        found, count, types = self._look_up(tokens, positions, padding)
+        assert found.tokens is not None
+        assert found.probability is not None
+        model = logits.float().softmax(-1).gather(1, gold[:, None]).squeeze(1)
+        by_counts = (found.probability * found.tokens.eq(gold[:, None])).sum(1)
+        return torch.stack([each.double() for each in (model, by_counts, count, types)])[:, found.share > 0]
+
+    def _look_up(self, tokens: Tensor, positions: Tensor, padding: int) -> tuple[SoftTargets, Tensor, Tensor]:
+        """q of text that was not counted, with the share 1 where it has words; how often the text has each place, and
+        with how many different words, int64, shape (N,).
+        """
+        left, right, there = self._neighbours(tokens, positions, padding)
+        found = self.between(left, torch.full_like(left, _NOT_LEFT_OUT), right, there, 1.0)
+        start, end = self._place(left, right)
+        return found, self.triple_sums[end] - self.triple_sums[start], end - start
+
+    def _place(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+        """Where the triples of two neighbours begin and end, int64, of their shape."""
+        place, size = (left * len(self.words) + right) * len(self.words), len(self.words)
+        return torch.searchsorted(self.triple_keys, place), torch.searchsorted(self.triple_keys, place + size)
 
     def _neighbours(self, rows: Tensor, positions: Tensor, padding: int) -> tuple[Tensor, Tensor, Tensor]:
         """The tokens of ``rows``, shape (B, T), on the left and on the right, and where both are there; shape (N,)."""
@@ -118,7 +141,7 @@ class CorpusTargets(nn.Module):
         counted = counted & self.words[left].gt(0) & self.words[right].gt(0)
         left, gold, right = left[:, None], gold[:, None], right[:, None]
         place = (left * size + right) * size
-        start, end = (torch.searchsorted(self.triple_keys, key) for key in (place, place + size))
+        start, end = self._place(left, right)
 
         slots = start + torch.arange(self.most, device=gold.device)
         between = torch.where(slots < end, self.triple_keys[slots.clamp(max=len(self.triple_keys) - 1)] % size, -1)
