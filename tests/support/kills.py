@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -19,6 +20,7 @@ from typing import Any
 import torch
 
 from truneg_fairseq import register
+from truneg_fairseq.trainer.folder import read_metrics
 
 from . import glue_files, squad_examples
 from .cli_runs import content
@@ -54,9 +56,10 @@ OBJECTIVES: dict[str, Sequence[object]] = {
     ),
     "soft_targets": (*MASKED_LM, *TRUE_NEG, "--soft-targets", "table=0.1", *WORDPIECE),
 }
+TERM = "hc_sigterm"
 MOMENTS = ("write", "training", "start")
 _SAVING = (
-    *("--save-interval-updates", 4, "--keep-interval-updates", 2, "--no-epoch-checkpoints", "--disable-validation"),
+    *("--save-interval-updates", 4, "--keep-interval-updates", 2, "--no-epoch-checkpoints"),
     *("--num-workers", 1, "--data-buffer-size", 0, "--log-format", "json", "--log-interval", 1),
 )
 
@@ -76,9 +79,14 @@ def training(data: Path, save: Path, *flags: object) -> list[object]:
     return fairseq_train(data, "--user-dir", PLUGIN, "--save-dir", save, *flags)
 
 
-def kill_and_compare(data: Path, folder: Path, objective: Sequence[object], kills: int, seed: int = 1) -> Outcome:
-    """Trains a model undisturbed, and another one that gets ``kills`` SIGKILLs, fewer if it ends before."""
-    flags = (*objective, *_SAVING, "--max-update", 8 + 6 * kills)
+def kill_and_compare(
+    data: Path, folder: Path, objective: Sequence[object], kills: int, seed: int = 1, *, with_term: bool = False
+) -> Outcome:
+    """Trains a model undisturbed, and another one that gets ``kills`` SIGKILLs, fewer if it ends before.
+
+    With SIGTERM in their place all of its checkpoints and lines of metrics are compared: it loses nothing.
+    """
+    flags = (*objective, *_SAVING, *["--disable-validation"] * (not with_term), "--max-update", 8 + 6 * kills)
     whole, broken = folder / "whole", folder / "broken"
     run_command(training(data, whole, *flags))
     outcome, rng, last_start = Outcome(), random.Random(seed), None
@@ -92,7 +100,7 @@ def kill_and_compare(data: Path, folder: Path, objective: Sequence[object], kill
         if process.poll() is not None:
             assert process.poll() == 0, log.read_text()[-3000:]
             break
-        process.kill()
+        process.send_signal(signal.SIGTERM if with_term else signal.SIGKILL)
         process.wait()
         outcome.kills += 1
         outcome.by_moment[moment] += 1
@@ -102,7 +110,8 @@ def kill_and_compare(data: Path, folder: Path, objective: Sequence[object], kill
         outcome.several_in_a_row += start == last_start
         last_start = start
     run_command(training(data, broken, *flags))
-    outcome.differences = differences(state_of(whole), state_of(broken))
+    compared = left_behind if with_term else state_of
+    outcome.differences = differences(compared(whole), compared(broken))
     return outcome
 
 
@@ -127,6 +136,22 @@ def state_of(folder: Path) -> dict[str, Any]:
     state = content(folder / "checkpoint_last.pt")
     names = ("model", "criterion", "last_optimizer_state", "task_state")
     return {name: state[name] for name in names} | {"iterator": state["extra_state"]["train_iterator"]}
+
+
+def left_behind(folder: Path) -> dict[str, Any]:
+    """All checkpoints, and the lines of the metrics without times."""
+    timed = re.compile("^(ups|wps|wall|train_wall|gb_free|.*time.*)$")
+    lines = list(read_metrics(folder))
+    for line in lines:
+        del line["time"]
+        line["values"] = {name: value for name, value in line["values"].items() if not timed.match(name)}
+    states = {path.name: content(path) for path in folder.glob("checkpoint*.pt")}
+    for state in states.values():
+        extra = state.pop("extra_state")
+        state["optimizer_history"] = state["optimizer_history"][-1:]  # it has an entry for each start
+        state |= {name: extra[name] for name in ("train_iterator", "val_loss", "best", "unfinished") if name in extra}
+    kept = ("model", "last_optimizer_state", "optimizer_history", "train_iterator", "val_loss", "best", "unfinished")
+    return {"lines": lines, **{name: {each: state.get(each) for each in kept} for name, state in states.items()}}
 
 
 def differences(one: Any, other: Any, name: str = "") -> list[str]:
@@ -227,7 +252,9 @@ def kill_all(data: Path, folder: Path, names: Sequence[str], kills: int) -> dict
         shutil.rmtree(folder / name, ignore_errors=True)
         (folder / name).mkdir(parents=True)
         started = time.monotonic()
-        if name in OBJECTIVES:
+        if name == TERM:
+            outcome = kill_and_compare(data, folder / name, OBJECTIVES["hc"], kills, with_term=True)
+        elif name in OBJECTIVES:
             outcome = kill_and_compare(data, folder / name, OBJECTIVES[name], kills)
         else:
             outcome = kill_fine_tuning(name, folder / name, kills)

@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 from support.cli_runs import EVERYTHING, TORCHRUN, hydra, logged, run_on_two_workers, start_and_wait, training
 from support.commands import killed_on_error, run_command, start_command, truneg, wait_until
-from support.kills import differences, state_of
+from support.kills import differences, left_behind, state_of
 
 from truneg_fairseq.trainer.stopping import EXIT_STOPPED, STOPPING
 
 STOCK = ("--criterion", "masked_lm", "--disable-validation")
+EPOCH = 21  # updates of an epoch
 ENDLESS = ("--max-update", 1_000_000)
 
 
@@ -52,6 +53,56 @@ def test_a_signal_saves_and_the_run_continues_bit_for_bit(number, options, data_
     assert f"@ {stopped} updates" in resumed.stdout
     run_command(training(data_bin, whole, *STOCK, *enough))
     assert differences(state_of(broken), state_of(whole)) == []
+
+
+SIGNAL_AT = """
+import os, signal, sys, fairseq.trainer as f
+sys.argv[:1], step, at = [], "{step}", {at}
+stock = getattr(f.Trainer, step)
+def signalled(self, *arguments, **options):
+    logs = stock(self, *arguments, **options)
+    if self.get_num_updates() == at:
+        os.kill(os.getpid(), signal.SIGTERM)
+    return logs
+setattr(f.Trainer, step, signalled)
+from fairseq_cli.train import cli_main
+cli_main()
+"""
+
+
+@pytest.mark.parametrize(
+    "stops",
+    [
+        pytest.param([("train_step", 1), ("train_step", 8)], id="before a validation"),
+        pytest.param(
+            # a line of the log is due; nothing is; a validation; in the validation; the end of an epoch; of the run
+            [("train_step", at) for at in (3, 5, 8)]
+            + [("valid_step", 8), ("train_step", EPOCH), ("valid_step", EPOCH), ("train_step", 23), ("valid_step", 26)],
+            id="at each kind of moment",
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_a_run_that_signals_have_stopped_leaves_what_an_undisturbed_one_leaves(stops, data_bin, tmp_path):
+    """Checkpoints, validations and lines of metrics: what was due when the signal came is done at the next start."""
+    options = ("--criterion", "masked_lm_true_neg", "--save-interval-updates", 4, "--log-interval", 3, "--lr", 0.05)
+    options += ("--keep-interval-updates-pattern", 8, "--max-update", 26, "--num-workers", int(len(stops) > 2))
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    command = [each for each in training(data_bin, broken, *options) if each != "--no-epoch-checkpoints"]
+    for step, at in stops:
+        program = [sys.executable, "-c", SIGNAL_AT.format(step=step, at=at), "train", *command[3:]]
+        log = tmp_path / f"{step}-{at}"
+        process = start_command(program, log, log)
+        assert process.wait(120) == EXIT_STOPPED, log.read_text()[-3000:]
+        assert updates_at_stop(log) == at
+    run_command(command)
+    run_command([whole if each == broken else each for each in command])
+    found, expected = left_behind(broken), left_behind(whole)
+    assert found["lines"] == expected["lines"]
+    validated = {line["num_updates"] for line in found["lines"] if line["kind"] == "valid"}
+    assert validated == {*range(4, 26, 4), EPOCH, 26}
+    assert found.keys() == expected.keys() and len(found) > 8
+    assert differences(found, expected) == []
 
 
 def blocks_signals(pid: int) -> bool:
@@ -183,7 +234,7 @@ def test_two_workers_stop_after_the_same_update(to, data_bin, tmp_path):
     stopped = updates_at_stop(log)
     resumed = run_on_two_workers([*command, "--max-update", stopped + 2], tmp_path)
     assert f"@ {stopped} updates" in resumed
-    assert len(logged(resumed, "train_inner")) == 2
+    assert len(logged(resumed, "train_inner")) == 3  # with that of the update that the signal came in
 
 
 def descendants(pid: int) -> list[str]:

@@ -254,12 +254,13 @@ Series = dict[tuple[str, str], dict[int, float]]
 """Value by update, by stage (:data:`TRAINING` or a validation set) and quantity."""
 
 
-def keep_lines(folder: Path, *, until: int) -> None:
-    """Drops metrics after the resumed update: they are measured again."""
-    lines = list(read_metrics(folder))
+def keep_lines(folder: Path, *, until: int, validated: bool = True) -> None:
+    """Drops metrics after the update that a run continues from, whose validation may have been interrupted."""
+    lines = [line for line in read_metrics(folder) if line["num_updates"] <= until]
     if (folder / METRICS_NAME).exists():
         with replacing_text(folder / METRICS_NAME) as stream:
-            stream.writelines(f"{json.dumps(line)}\n" for line in lines if line["num_updates"] <= until)
+            kept = (line for line in lines if validated or (line["kind"], line["num_updates"]) != ("valid", until))
+            stream.writelines(f"{json.dumps(line)}\n" for line in kept)
 
 
 def add_line(folder: Path, *, values: Mapping[str, float], **facts: Any) -> None:

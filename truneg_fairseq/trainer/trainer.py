@@ -12,7 +12,7 @@ import functools
 import gc
 import logging
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,8 @@ from typing import Any
 import torch
 from fairseq import checkpoint_utils, utils
 from fairseq.distributed import utils as distributed_utils
-from fairseq.logging import progress_bar
+from fairseq.logging import metrics, progress_bar
+from fairseq.logging.meters import MetersDict
 from fairseq.trainer import Trainer
 from torch import Tensor
 
@@ -35,6 +36,7 @@ from .preflight import data_folders
 logger = logging.getLogger(__name__)
 
 _RESETS = ("reset_optimizer", "reset_lr_scheduler", "reset_meters", "reset_dataloader")
+_UNFINISHED = "unfinished"  # of the extra_state of a checkpoint that a signal has asked for
 _DOES_NOT_FIT = ("Criterion does not match", "Optimizer does not match", "Cannot load model parameters")
 
 
@@ -54,6 +56,10 @@ class PluginTrainer(Trainer):
         vars(checkpoint_utils.save_checkpoint).pop("best", None)  # of the last run of this process (hydra's multirun)
         self._iterator: Any = None  # of the epoch
         self._another_worker_asked = False
+        self._samples: Sequence[Any] = ()  # of the update
+        self._logs: Any = None  # of the last update
+        # After a signal: the "logs" of the last update, and whether fairseq has "written" them.
+        self._unfinished: dict[str, Any] | None = None
         checkpoint = self.cfg.checkpoint
         self._given = (checkpoint.restore_file, checkpoint.finetune_from_model)
         with one_line_errors():
@@ -123,8 +129,16 @@ class PluginTrainer(Trainer):
             self._check_dictionary(filename, extra_state or {})
         if reset_meters:
             self._previous_training_time = 0
+        given = checkpoint.finetune_from_model
+        is_start = checkpoint.reset_dataloader or (given is not None and Path(filename) == Path(given))
+        if extra_state is not None and not is_start:
+            self._unfinished = extra_state.get(_UNFINISHED)
+            if not reset_meters and not extra_state["train_iterator"]["iterations_in_epoch"]:
+                metrics.load_state_dict(extra_state["metrics"])  # fairseq forgets what it has not logged yet
+                if self._unfinished is None:
+                    metrics.reset_meters("train")  # of the epoch before
         if self.measured is not None:
-            keep_lines(self.measured, until=self.get_num_updates())
+            keep_lines(self.measured, until=self.get_num_updates(), validated=self._unfinished is None)
         return extra_state
 
     def _check_dictionary(self, filename: str, extra_state: Mapping[str, Any]) -> None:
@@ -168,6 +182,8 @@ class PluginTrainer(Trainer):
         if built_in == epoch or self.task.has_sharded_data(split):
             return super().get_train_iterator(epoch, *args, **kwargs)
         iterator = super().get_train_iterator(built_in, *args, **kwargs)  # its state sets the epoch
+        # The processes that read data begin with that state, before fairseq tells the data which epoch it is.
+        self.task.dataset(split).set_epoch(epoch)
         if self.task.dataset(split) in self.task.dataset_to_epoch_iter:
             return iterator
         return super().get_train_iterator(epoch, *args, **{**kwargs, "load_dataset": False})
@@ -212,22 +228,48 @@ class PluginTrainer(Trainer):
     def train_step(self, samples: Any, *args: Any, **kwargs: Any) -> Any:
         """Signals end fairseq at once, without a checkpoint; each new start of a run that has had its
         --max-update trains one update more.
+
+        A run that a signal has stopped reads the batches of its last update again, and does with them what was due
+        behind it: the line of the log, validation, checkpoints, the end of the epoch.
         """
+        if self._unfinished is not None:
+            last, self._unfinished, self._samples = self._unfinished, None, samples
+            if last["logs"]:
+                self._name_rates(last["logs"])
+            return None if last["written"] else {}
         updates, last = self.get_num_updates(), self.cfg.optimization.max_update
         if 0 < last <= updates:
             logger.info(f"update {updates:,} of --max-update {last:,}: has ended before; validated and saved again")
             self._iterator._cur_epoch_itr.n -= len(samples)  # it stands where it stood, should the run be prolonged
             return None  # as after an update that fairseq skips: it asks whether the run has ended
+        self._samples = samples
         if (objective := getattr(self.get_criterion(), "objective", None)) is not None and last > 0:
             objective.progress = updates / last
         logs = super().train_step(samples, *args, **kwargs)
-        self._leave_if_asked()
+        self._leave_if_asked(written=logs is None)
         return logs
 
     def valid_step(self, *args: Any, **kwargs: Any) -> Any:
         logs = super().valid_step(*args, **kwargs)
-        self._leave_if_asked()
+        self._leave_if_asked(written=True)
         return logs
+
+    def _reduce_and_log_stats(self, logs: Any, sample_size: Any, grad_norm: Any = None) -> Any:
+        if grad_norm is not None:
+            self._logs = logs
+        return super()._reduce_and_log_stats(logs, sample_size, grad_norm)
+
+    def _name_rates(self, logs: Any) -> None:
+        """fairseq's checkpoints have the sums of what is logged, and not the rates made of them: a line that is due
+        before the next update has none.
+        """
+        self._logs = logs
+        with metrics.aggregate(new_root=True) as fresh:
+            self.task.reduce_metrics(logs, self.get_criterion())
+        for meters in metrics.get_active_aggregators():
+            for priority, _, name in fresh.priorities:
+                if isinstance(fresh[name], MetersDict._DerivedMeter) and name not in meters:
+                    meters.add_meter(name, fresh[name], priority)
 
     def _aggregate_logging_outputs(self, logs: Any, *sums: Any, ignore: bool = False) -> tuple[Any, Any]:
         """Adds a number to the sum that the workers form anyway: all of them know of a signal in the same step."""
@@ -252,6 +294,8 @@ class PluginTrainer(Trainer):
         Where an epoch ends, it saves no checkpoint of the interval: --keep-interval-updates-pattern would miss it.
         """
         extra_state = {**extra_state, **_dictionaries_of(self.task)}
+        if self._unfinished is not None:
+            extra_state[_UNFINISHED] = self._unfinished
         if self.cfg.checkpoint.write_checkpoints_asynchronously:
             return super().save_checkpoint(filename, extra_state)
         if not self.should_save_checkpoint_on_current_rank:
@@ -263,16 +307,23 @@ class PluginTrainer(Trainer):
             every, updates = self.cfg.checkpoint.keep_interval_updates_pattern, self.get_num_updates()
             place, folder = extra_state.get("train_iterator"), Path(filename).parent  # crash.pt has no place
             is_kept = every > 0 and updates % every == 0 and not any(folder.glob(f"checkpoint_*_{updates}.pt"))
+            is_kept &= _UNFINISHED not in extra_state
             if place is not None and is_kept:
                 checkpoints.copy(Path(filename), folder / f"checkpoint_{place['epoch']}_{updates}.pt")
         return str(Path(filename).absolute())
 
-    def _leave_if_asked(self) -> None:
-        """Saves and ends after a signal to this process or, of several workers, to any."""
+    def _leave_if_asked(self, *, written: bool) -> None:
+        """Saves and ends after a signal to this process or, of several workers, to any.
+
+        ``written``: whether fairseq has done with the logs of the update.
+        """
         if not (self._another_worker_asked or (self.request.number is not None and not self._has_workers)):
             return
         cfg = copy.deepcopy(self.cfg.checkpoint)
-        cfg.no_last_checkpoints = False
+        cfg.no_last_checkpoints, cfg.no_epoch_checkpoints, cfg.save_interval_updates = False, True, 0
+        if self._samples:  # none in a run that had ended before
+            self._iterator._cur_epoch_itr.n -= len(self._samples)
+            self._unfinished = {"logs": utils.move_to_cpu(self._logs), "written": written}
         checkpoint_utils.save_checkpoint(cfg, self, self._iterator, None)
         if self._has_workers:
             torch.distributed.barrier()
