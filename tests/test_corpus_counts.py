@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from truneg_fairseq import corpus_counts as module
 from truneg_fairseq.commands.main import main
-from truneg_fairseq.corpus_counts import FILE_NAME, CorpusCounts, CountsShare, count_tokens, fit_counts_share
+from truneg_fairseq.corpus_counts import FILE_NAME, CorpusCounts, Counted, CountsShare, count_tokens, fit_counts_share
 from truneg_fairseq.errors import TrueNegError
 
 SYMBOLS = [*"abcdef"]
@@ -67,6 +68,10 @@ def test_a_file_gives_back_what_was_written(tmp_path):
     assert read.source["data"] == "somewhere"
     with pytest.raises(TrueNegError, match=r"a\.npz: belongs to another dictionary .*'truneg data counts'"):
         CorpusCounts.load(tmp_path / "new" / "a.npz", [*SYMBOLS, "g"])
+    wrong = Counted(np.array([1, SIZE**2]), np.array([1, 1], dtype=np.int32))
+    replace(counts, pairs=wrong).save(tmp_path / "wrong.npz")
+    with pytest.raises(TrueNegError, match=rf"wrong\.npz: its counts are not of {SIZE} tokens"):
+        CorpusCounts.load(tmp_path / "wrong.npz", SYMBOLS)
 
 
 def test_the_command_counts_the_training_text(binarized, tmp_path, capsys):

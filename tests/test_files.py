@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gzip
 import hashlib
 import os
 import subprocess
@@ -167,6 +168,7 @@ NOT_JSON = "is not JSON in UTF-8"
     [
         (Any, "[" * 100_000, NOT_JSON),
         (Any, " " * 200_000, "is larger than 100,001 bytes"),
+        (Any, gzip.compress(b" " * 200_000), "is larger than 100,001 bytes"),
         (Any, "1" * 5_000, "out of range"),
         (Any, '{"a": "\\ud800"}', NOT_JSON),
         (Any, '{"a": NaN}', NOT_JSON),
@@ -221,11 +223,12 @@ class Bomb:
 
 def test_arrays_are_read_and_nothing_is_unpickled(tmp_path):
     path = tmp_path / "a.npz"
-    np.savez_compressed(path, a=np.arange(4, dtype=np.int32), t=np.array("hello"))
+    unasked = np.array([Bomb(tmp_path / "unpickled")])
+    np.savez_compressed(path, a=np.arange(4, dtype=np.int32), t=np.array("hello"), unasked=unasked)
     arrays = read_arrays(path, ("a", "t"), expected="arrays")
     assert arrays["a"].tolist() == [0, 1, 2, 3] and str(arrays["t"]) == "hello"
     content = path.read_bytes()
-    np.savez(tmp_path / "pickled.npz", a=np.array([Bomb(tmp_path / "unpickled")]), t=np.array("hello"))
+    np.savez(tmp_path / "pickled.npz", a=unasked, t=np.array("hello"))
     np.savez(tmp_path / "other.npz", b=np.arange(4))
     (tmp_path / "cut.npz").write_bytes(content[:100])
     (tmp_path / "text.npz").write_text("some words\n")

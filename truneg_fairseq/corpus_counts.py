@@ -95,6 +95,11 @@ class CorpusCounts(_Metadata):
                 f"{wanted[:12]}); count the text of this one with 'truneg data counts'"
             )
         pairs, triples = (Counted(arrays[f"{kind}_steps"].cumsum(), arrays[f"{kind}_n"]) for kind in ("pair", "triple"))
+        for counted, digits in ((pairs, 2), (triples, 3)):
+            keys, largest = counted.keys, len(symbols) ** digits
+            fits = keys.shape == counted.counts.shape and len(arrays["words"]) == len(symbols)
+            if not fits or (len(keys) and not (0 <= keys[0] <= keys[-1] < largest and (np.diff(keys) > 0).all())):
+                raise TrueNegError(f"{path}: its counts are not of {len(symbols)} tokens; expected {_EXPECTED}")
         return cls(words=arrays["words"], pairs=pairs, triples=triples, **asdict(known))
 
 

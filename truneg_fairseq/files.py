@@ -182,13 +182,15 @@ def file_digest(path: Path) -> str:
 
 
 def read_bytes(path: Path, *, expected: str, limit: int = LARGEST_JSON) -> bytes:
-    """A file's bytes, unpacked where it is compressed. ``expected`` is what the file should be, for the message."""
+    """A file's bytes, unpacked where it is compressed: then at most ``limit`` of them. ``expected`` is what the file
+    should be, for the message.
+    """
     try:
-        with path.open("rb") as raw:
-            if path.stat().st_size > limit:
+        with path.open("rb") as raw, unpacked(path, raw) as stream:
+            content = stream.read(limit + 1)
+            if len(content) > limit:
                 raise ValueError(f"it is larger than {limit:,} bytes")
-            with unpacked(path, raw) as stream:
-                return stream.read()
+            return content
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         raise TrueNegError(f"{path}: {unreadable(error)}; expected {expected}") from None
 
@@ -246,10 +248,10 @@ def save_arrays(path: Path, metadata: Mapping[str, Any], **arrays: Any) -> None:
 
 
 def read_arrays(path: Path, members: Collection[str], *, expected: str) -> dict[str, NDArray[Any]]:
-    """All arrays of an npz that the package wrote, which must have these ``members``; nothing is unpickled."""
+    """These ``members`` of an npz that the package wrote, and no others; nothing is unpickled."""
     try:
         with np.load(path, allow_pickle=False) as archive:
-            return {**{name: archive[name] for name in members}, **archive}
+            return {name: archive[name] for name in members}
     except Exception as error:  # other files fail in many ways: zipfile, zlib and numpy have errors of their own
         raise TrueNegError(f"{path}: {unreadable(error)}; expected {expected}") from None
 

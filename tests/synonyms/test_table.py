@@ -100,6 +100,13 @@ def test_a_table_of_another_dictionary_is_refused(binarized, tmp_path):
         provide_table(vocabulary, tmp_path, tmp_path / "t.npz")
 
 
+@pytest.mark.parametrize("listed", [{(-1, 2)}, {(1, 50)}, {(1, 2**31 - 1)}])
+def test_a_table_of_ids_that_no_token_has_is_refused(listed, tmp_path):
+    table_of(listed).save(tmp_path / "t.npz")
+    with pytest.raises(TrueNegError, match=r"t\.npz: its pairs are not ids of its 50 tokens in their order"):
+        SynonymTable.load(tmp_path / "t.npz")
+
+
 @pytest.fixture
 def vocabulary() -> Vocabulary:
     return Vocabulary.from_symbols(["<s>", "big", "large", "huge", "main", "primary"], "words")

@@ -106,6 +106,15 @@ def test_data_that_are_cut_are_one_line(split, data_bin, tmp_path):
         assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("split", ["train", "valid"])
+def test_a_split_without_a_token_is_one_line(split, data_bin, tmp_path):
+    data = shutil.copytree(data_bin, tmp_path / "data")
+    (data / f"{split}.bin").write_bytes(b"")
+    (data / f"{split}.idx").write_bytes((data / f"{split}.idx").read_bytes()[:18] + bytes(8))
+    with pytest.raises(TrueNegError, match=rf"{data / split}\.bin: has no token"):
+        check(configuration(data, "--criterion", "masked_lm"))
+
+
 def test_an_id_beyond_the_dictionary_is_one_line_where_it_is_read(data_bin, tmp_path, monkeypatch):
     data = shutil.copytree(data_bin, tmp_path / "data")
     ids = np.memmap(data / "train.bin", np.uint16, "r+")

@@ -98,13 +98,18 @@ def read_sizes(prefix: Path) -> NDArray[np.int32]:
 
 
 def require_whole_split(prefix: Path) -> None:
-    """:func:`require_whole` for a split and its continuations, if they are there and memory-mapped."""
+    """:func:`require_whole` for a split and its continuations, if they are there and memory-mapped; refuses one
+    without a token, which fairseq reads as no batch or as a division by 0.
+    """
+    sizes = []
     for part in parts_of(prefix):
-        index = part.with_name(f"{part.name}.idx")
-        with index.open("rb") as stream:
+        with part.with_name(f"{part.name}.idx").open("rb") as stream:
             if stream.read(8) in _OTHER_MAGIC:
-                continue
+                return
         require_whole(part)
+        sizes.append(part.with_name(f"{part.name}.bin").stat().st_size)
+    if sizes and not any(sizes):
+        raise TrueNegError(f"{prefix}.bin: has no token; expected a text that was not empty; binarize it again")
 
 
 def require_whole(prefix: Path) -> None:

@@ -86,7 +86,15 @@ class SynonymTable(_Metadata):
         """Reads a table; nothing in the file is ever unpickled."""
         arrays = read_arrays(path, ("gold", "synonym", "metadata"), expected=_EXPECTED)
         metadata = parse_json(str(arrays["metadata"]), f"{path}: metadata", _Metadata, expected=_EXPECTED)
-        return cls(gold=arrays["gold"], synonym=arrays["synonym"], **asdict(metadata))
+        gold, synonym = arrays["gold"], arrays["synonym"]
+        kept = gold.dtype == synonym.dtype == np.int32 and gold.ndim == 1 and gold.shape == synonym.shape
+        ids = np.concatenate([gold, synonym]) if kept else np.array([-1])
+        if not (kept and ((ids >= 0) & (ids < metadata.vocabulary_size)).all() and (np.diff(gold) >= 0).all()):
+            raise TrueNegError(
+                f"{path}: its pairs are not ids of its {metadata.vocabulary_size} tokens in their order; expected "
+                f"{_EXPECTED}"
+            )
+        return cls(gold=gold, synonym=synonym, **asdict(metadata))
 
 
 def compare_tables(left: SynonymTable, right: SynonymTable) -> list[NDArray[np.int32]]:
