@@ -136,17 +136,31 @@ STARTS = sorted(path.name for path in (REPOSITORY / "docs" / "start").glob("*.md
 
 IN_HAND = {
     "your_own_loop.md": """
+import torch
+from torch import nn
 from transformers import AutoModelForMaskedLM, AutoTokenizer, Trainer, TrainingArguments
+from truneg_fairseq import TrueNegativeLoss
 
 tokenizer = AutoTokenizer.from_pretrained("google-bert/bert-base-uncased")
 model = AutoModelForMaskedLM.from_pretrained("google-bert/bert-base-uncased")
-input_ids = tokenizer(["big kids", "the large car"], padding=True, return_tensors="pt").input_ids
-labels = input_ids.where(input_ids == input_ids[0, 1], -100)
+loss_fn, none_fn = (TrueNegativeLoss.for_tokenizer(tokenizer, hc_weight=1.0, reduction=how) for how in ("mean", "none"))
+ids = tokenizer(["big kids", "the large car"], padding=True, return_tensors="pt").input_ids
+masked = torch.zeros_like(ids, dtype=torch.bool).index_fill(1, torch.tensor([1]), True)
+input_ids = noised = ids.masked_fill(masked, tokenizer.mask_token_id)
+labels = ids.masked_fill(~masked, -100)
 batch = {"input_ids": input_ids, "labels": labels}
-micro_batches, logits, args = [batch], model(input_ids).logits, TrainingArguments("out")
+outputs, micro_batches, args, t = model(input_ids), [batch], TrainingArguments("out"), torch.rand(len(ids))
+logits, V = outputs.logits, outputs.logits.size(-1)
+head, states = nn.Linear(8, V), torch.randn(*ids.shape, 8, requires_grad=True)
+tokens, probabilities = ids.reshape(-1, 1), torch.full((ids.numel(), 1), 0.1)
+items, pairs = ["none", "tea", "coffee"], [("tea", "coffee")]
+letters, BLOSUM62 = ["I", "V", "W"], {("I", "V"): 3, ("V", "I"): 3, ("I", "W"): -3, ("I", "I"): 4}
 """
 }
-"""What the reader of a page has, by the names that its Python uses."""
+"""What the reader of a page has before each of its Python blocks, by the names that these use."""
+
+IN_HAND_TOO = {"positions=masked": "logits, labels = logits[masked], labels[masked]\n"}
+"""Also before a block with these words."""
 
 
 def script_of(name: str) -> str:
@@ -155,7 +169,9 @@ def script_of(name: str) -> str:
     blocks = blocks_of(text, "bash")
     assert blocks, f"{name}: a page to start from has commands"
     if python := blocks_of(text, "python"):
-        blocks.append("python - <<'PYTHON'\n" + "\n".join([IN_HAND.get(name, ""), *python]) + "PYTHON\n")
+        too = ["".join(lines for words, lines in IN_HAND_TOO.items() if words in block) for block in python]
+        parts = [IN_HAND.get(name, "") + lines + block for lines, block in zip(too, python, strict=True)]
+        blocks.append("python - <<'PYTHON'\n" + "\n".join(parts) + "PYTHON\n")
     return "\n".join([*blocks, *(script_of(page) for page, first in FOLLOWS.items() if first == name)])
 
 
