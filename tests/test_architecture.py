@@ -29,7 +29,7 @@ criterions tasks
 results
 convert launch report
 finetuning
-robustness evaluation
+evaluation
 experiments
 commands
 """

@@ -33,7 +33,7 @@ from truneg_fairseq.experiments import ExperimentOptions, evaluation
 from truneg_fairseq.experiments.evaluation import _finetuned, _mean_of
 from truneg_fairseq.experiments.flags import check_flags
 from truneg_fairseq.experiments.run import Runner
-from truneg_fairseq.experiments.settings import Attack, Experiment, Finetuning, flags_of, read_experiment
+from truneg_fairseq.experiments.settings import Experiment, Finetuning, flags_of, read_experiment
 from truneg_fairseq.launch import process
 from truneg_fairseq.launch.training import hold_lock
 from truneg_fairseq.models.checkpoints import read_checkpoint
@@ -581,21 +581,21 @@ def test_a_causal_lm_as_the_example_trains_it(folder, tmp_path, started):
 
 
 @pytest.mark.slow
-def test_squad_is_fine_tuned_attacked_and_tidied(tmp_path):
-    """The result lines of SQuAD and of the attack; the model goes when both are there."""
+def test_squad_is_fine_tuned_and_the_models_that_are_kept_are_attacked(tmp_path):
     data = squad_examples.write_data(tmp_path / "bin")
     prepared = squad_examples.prepare(tmp_path / "squad", data, 8, 4).parent
     model = write_model(tmp_path, data, max_position_embeddings=24)
-    folder = tmp_path / "out" / "train"
-    run = SimpleNamespace(arm="hc", seed=4, name="hc seed 4", model_path=model, cpu=True, folder=folder)
+    folder = tmp_path / "out" / "runs" / "hc" / "seed-4" / "train"
+    of_arm = {"arm": "hc", "seed": 4, "name": "hc seed 4", "user_dir": None}
+    run = SimpleNamespace(model_path=model, cpu=True, folder=folder, **of_arm)
     attacked = tmp_path / "attacked.json"  # what stands behind a "-" is the name of a variant
     attacked.write_text((tmp_path / "squad/valid.json").read_text().replace("valid-", "valid_").replace("-0", ""))
-    options, attacks = {"epochs": 1, "batch-size": 8}, {"AddOne": Attack(data=attacked)}
-    asked = Finetuning(prepared=prepared, tasks=["SQuAD"], seeds=1, options=options, attacks=attacks)
-    (found,) = _finetuned("squad", asked, run)
+    options = {"epochs": 1, "batch-size": 8, "keep-models": True}
+    (found,) = _finetuned("squad", Finetuning(prepared=prepared, tasks=["SQuAD"], seeds=1, options=options), run)
     for call in found.calls:
         call()
-    assert list((tmp_path / "out").rglob("model.pt"))
-    found.tidy()
-    assert not list((tmp_path / "out").rglob("*.pt"))
-    assert {each.key for each in found.results()} == {("hc", "SQuAD", 4), ("hc", "AddOne", 4)}
+    assert {each.key for each in found.results()} == {("hc", "SQuAD", 4)}
+    results, kept = tmp_path / "attacks.jsonl", folder.with_name("squad")
+    given = ("--experiment", kept, "--attacked", attacked, "--results", results, "--cpu")
+    commands.run_command([sys.executable, EXAMPLES.parent / "attacks" / "score.py", attacked, *given])
+    assert {each.key for each in read_results([results])} == {("hc", "attacked", 4)}

@@ -12,7 +12,6 @@ import pytest
 
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.experiments import evaluation
-from truneg_fairseq.files import replacing_text
 from truneg_fairseq.launch import training as runs
 from truneg_fairseq.launch.process import PRECISIONS
 from truneg_fairseq.launch.training import Diverged, TrainingRun
@@ -129,27 +128,6 @@ def evaluation_in(folder: Path, **fields: Any) -> evaluation.Evaluation:
 def evaluate(one: evaluation.Evaluation) -> None:
     run = SimpleNamespace(experiment=SimpleNamespace(data=Path()), cpu=True, user_dir=None)
     evaluation.evaluate_together([one], run, lambda: None, None)
-
-
-def interrupt_at_the_record(path: Path) -> object:
-    if path.name == "evaluated.json" and path.exists():  # the first time it says that an evaluation has begun
-        raise KeyboardInterrupt
-    return replacing_text(path)
-
-
-def test_checkpoints_are_kept_until_their_evaluation_is_recorded(tmp_path, monkeypatch):
-    """Without them a kill in between would have it trained again."""
-    (tmp_path / "model.pt").touch()
-    found = evaluation_in(tmp_path, removed="checkpoint*.pt")
-    play(monkeypatch, "", 0, "checkpoint_last.pt")
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(evaluation, "replacing_text", interrupt_at_the_record)
-        evaluate(found)
-    assert (tmp_path / "lexsub/checkpoint_last.pt").exists()
-    assert not found.done
-    evaluate(found)
-    assert not (tmp_path / "lexsub/checkpoint_last.pt").exists()
-    assert found.done
 
 
 def test_an_interrupted_evaluation_begins_anew_with_another_model(tmp_path, monkeypatch):

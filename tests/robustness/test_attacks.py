@@ -1,4 +1,4 @@
-"""truneg attack: transformations of SQuAD that leave every answer at its offset, and what they do to a model."""
+"""The attacks of user_dir_examples/attacks: every answer stays at its offset; what they do to a model."""
 
 from __future__ import annotations
 
@@ -14,15 +14,21 @@ from support import squad_examples
 from support.commands import shared_file
 from support.squad_examples import PANTHERS, WHO, one_line, question
 
-from truneg_fairseq.commands.main import main
+from truneg_fairseq.commands.main import run_as_script
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.finetuning.squad_files import Answer, Question, SquadData, read_squad, write_squad
 from truneg_fairseq.results.result import read_results
-from truneg_fairseq.robustness import english
-from truneg_fairseq.robustness.attack import Attack, Edit, Pair, SwapSynWordNet, attack, edited, measure, read_pairs
 
 for package in ("spacy", "lemminflect"):
     pytest.importorskip(package)
+
+import english  # noqa: E402
+import score  # noqa: E402
+import swap_synonyms  # noqa: E402
+from attack import Attack, Edit, Pair, attack, edited, measure, read_pairs  # noqa: E402
+from swap_synonyms import SwapSynWordNet  # noqa: E402
+
+SCRIPTS = {"attack": swap_synonyms.main, "score": score.main}
 
 WHERE = question("Where did the Broncos move in 2015?", "Santa Clara", name="q2")
 
@@ -37,13 +43,13 @@ def write(path: Path, content: object) -> Path:
     return path
 
 
-def run(capsys, *arguments: object) -> str:
-    main([*map(str, arguments)])
+def run(capsys, name: str, *arguments: object) -> str:
+    run_as_script(SCRIPTS[name], [*map(str, arguments)])
     return capsys.readouterr().out
 
 
-def error(*arguments: object) -> str:
-    return one_line(lambda: main([*map(str, arguments)]))
+def error(name: str, *arguments: object) -> str:
+    return one_line(lambda: run_as_script(SCRIPTS[name], [*map(str, arguments)]))
 
 
 @pytest.fixture(scope="module")
@@ -235,10 +241,8 @@ def test_bad_input_ends_in_one_line(tmp_path, wordnet):
     assert "SwapSynWordNet applies to none of its 1" in error("attack", none, tmp_path / "out.json")
     assert not (tmp_path / "out.json").exists()
     answers = write(tmp_path / "p.json", {"q": "x"})
-    assert "--results: needs an attack, --model and --seed" in error("score", source, answers, "--results", "r.jsonl")
-    assert "expected the file of pairs that 'truneg attack' wrote, OUT.pairs.json" in error(
-        "score", source, answers, answers
-    )
+    assert "--results: expected --model and --seed" in error("score", source, answers, "--results", "r.jsonl")
+    assert "expected the file of pairs that an attack wrote, OUT.pairs.json" in error("score", source, answers, answers)
     variants = squad(tmp_path / "v.json", *(replace(WHO, id=name) for name in ("a", "a-turk", "b-turk")))
     assert "v.json: has variants of question 'b' without the question itself" in error("score", variants, answers)
     left_open = replace(WHO, answers=())

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 from add_sentence import AddSentenceDiverse, insertion_place
+from attack import NotApplicableError, read_pairs
 from parsed import English, Text, Word
 from statement import statement
 from support.commands import REPOSITORY, run_command
@@ -17,7 +18,6 @@ from support.squad_examples import PANTHERS, WHO, question
 from words import NearbyWords, fake_answer
 
 from truneg_fairseq.finetuning.squad_files import Answer, Question, SquadData, read_squad, write_squad
-from truneg_fairseq.robustness.attack import NotApplicableError, read_pairs
 
 for package in ("spacy", "lemminflect"):
     pytest.importorskip(package)

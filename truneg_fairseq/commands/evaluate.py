@@ -1,4 +1,4 @@
-"""``truneg evaluate``, ``explain``, ``attack`` and ``score``."""
+"""``truneg evaluate``, ``explain`` and ``score``."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from pathlib import Path
 
 from ..corpus_counts import FIT, CountsShare
 from ..data.text import lines_of, read_lines
-from ..errors import TrueNegError, refuse
+from ..errors import refuse
 from ..evaluation.models import CountsOptions, OpeningOptions, is_hugging_face
 from ..files import replacing_text, require_writable
 from ..options import option
 from ..results.result import named_models
-from ..robustness.attack import AttackOptions
 from .parser import JsonOutput, print_unless_json, write_json_lines
 
 
@@ -156,66 +155,25 @@ def explain(options: ExplainOptions) -> None:
             stream.write(page)
 
 
-def attack(options: AttackOptions) -> None:
-    """Attack SQuAD's questions: words of the paragraphs become synonyms of WordNet (SwapSynWordNet).
-
-    Writes the questions that it applies to, transformed, with their answers at their offsets and their ids as they
-    were, and beside them the pairs of original and transformed questions.
-    """
-    from ..robustness.attack import SwapSynWordNet, attack_file
-
-    print("\n".join(attack_file(options, lambda questions: SwapSynWordNet())))
-
-
 @dataclass(kw_only=True)
 class ScoreOptions(JsonOutput):
-    data: Path = option(
-        help="questions in SQuAD's format; a file of Jia and Liang (AddSent, AddOneSent); or with TRANSFORMED an "
-        "attack's OUT.pairs.json",
-        metavar="FILE.json",
-        positional=True,
-    )
-    answers: Path = option(
-        help="answer texts by question id; of an attack those to IN.json", metavar="ANSWERS.json", positional=True
-    )
-    transformed: Path | None = option(
-        None, "of an attack: answers to OUT.json", metavar="TRANSFORMED.json", positional=True
-    )
+    data: Path = option(help="questions in SQuAD's format", metavar="FILE.json", positional=True)
+    answers: Path = option(help="answer texts by question id", metavar="ANSWERS.json", positional=True)
     na_prob_file: Path | None = option(None, "SQuAD 2.0: the probability of no answer by question id", metavar="JSON")
-    results: Path | None = option(None, "also add an attack's scores to this result file", metavar="JSONL")
-    model: str | None = option(None, "for --results: the model's name in tables", metavar="NAME")
-    seed: int | None = option(None, "for --results: the seed of the model's fine-tuning")
 
 
 def score(options: ScoreOptions) -> None:
-    """Score answers to SQuAD's questions as the official scripts do, or a model before and after an attack.
+    """Score answers to SQuAD's questions as the official scripts do.
 
-    Of SQuAD prints exact match and F1 in percent as JSON in full precision: exact_match and f1 for SQuAD 1.1, exact,
-    f1, HasAns_*, NoAns_* and best_* for 2.0. Of an attack prints both before and after it (Ori. -> Trans. of Table 5)
-    on the questions that it applies to, with the 95 % confidence interval of the drop by bootstrap over them. In a file
-    of Jia and Liang the worst variant of each original question counts.
+    Prints exact match and F1 in percent as JSON in full precision: exact_match and f1 for SQuAD 1.1, exact, f1,
+    HasAns_*, NoAns_* and best_* for 2.0.
     """
     from ..finetuning.squad_files import has_variants, read_squad, score_files
-    from ..results.result import append_result
-    from ..robustness.attack import measure_files
 
-    say, is_attack = print_unless_json(options), options.transformed or has_variants(read_squad(options.data))
-    if options.results is not None:
-        if not is_attack or options.model is None or options.seed is None:
-            raise TrueNegError("--results: needs an attack, --model and --seed, which a line of a result file has")
-        require_writable(options.results, "--results", makes_folders=True)
-    if not is_attack:
-        report, unanswered = score_files(options.data, options.answers, na_prob_file=options.na_prob_file)
-        if unanswered:
-            print(unanswered, file=sys.stderr)
-        say(json.dumps(report, indent=2 if "exact" in report else None))
-        write_json_lines(options, [report])
-        print(f"next: truneg attack --seed 1 {options.data} attacked.json", file=sys.stderr)
-        return
-    measured = measure_files(options.data, options.answers, options.transformed)
-    say("\n".join(measured.lines()))
-    write_json_lines(options, [measured.report()])
-    if options.results is not None:
-        assert options.model is not None and options.seed is not None
-        if not append_result(options.results, measured.result(options.model, options.seed)):
-            print(f"{options.results}: has this result already", file=sys.stderr)
+    jia_liang = f"{options.data}: is a file of Jia and Liang; score it with user_dir_examples/attacks/score.py"
+    refuse((has_variants(read_squad(options.data)), jia_liang))
+    report, unanswered = score_files(options.data, options.answers, na_prob_file=options.na_prob_file)
+    if unanswered:
+        print(unanswered, file=sys.stderr)
+    print_unless_json(options)(json.dumps(report, indent=2 if "exact" in report else None))
+    write_json_lines(options, [report])

@@ -35,7 +35,6 @@ COMMANDS: dict[str, Command] = {
     "evaluate": evaluate.evaluate,
     "predict": training.predict,
     "score": evaluate.score,
-    "attack": evaluate.attack,
     "explain": evaluate.explain,
     "compare": compare.compare,
 }

@@ -41,7 +41,8 @@ def start(words: Sequence[str]) -> None:
     the criterion that is named.
     """
     given = [word.partition("=")[0] for word in words]
-    named = [word.partition("=")[2] or following for word, following in zip(words, [*words[1:], ""], strict=True)]
+    following = [*words, ""][1:]
+    named = [word.partition("=")[2] or other for word, other in zip(words, following, strict=True)]
     values = dict(zip(given, named, strict=True))
     with one_line_errors():
         refuse((given.count(_USER_DIR) > 1, f"{_USER_DIR}: found {given.count(_USER_DIR)} of them; expected one"))

@@ -20,16 +20,15 @@ from ..errors import TrueNegError
 from ..evaluation.models import OpeningOptions
 from ..evaluation.yardstick import Task, evaluate
 from ..files import convert, read_json, replacing_text
-from ..finetuning import FinetuneOptions, PredictOptions
-from ..finetuning.run import finetune_all, predict
+from ..finetuning import FinetuneOptions
+from ..finetuning.run import finetune_all
 from ..launch.process import Call, call_logged, failure, size_of
-from ..launch.training import MODEL_NAME, RESULTS_NAME
+from ..launch.training import RESULTS_NAME
 from ..options import check
 from ..registry import TASKS, YARDSTICKS
 from ..results.result import BITS, GENERATED, HELD_OUT, Metric, NamedModel, Result, read_results
-from ..robustness.attack import measure_files
 from ..trainer.folder import METRICS_NAME, read_series
-from .settings import Attack, Finetuning, kept_options, with_dashes
+from .settings import Finetuning, kept_options, with_dashes
 from .training import Pretraining, fingerprint
 
 MEASURED_NAME, LOG_NAME = "measured.jsonl", "evaluation.log"
@@ -68,7 +67,6 @@ class Evaluation:
     calls: Sequence[Call] = ()  # one after the other in a process of their own
     asked: Asked | None = None  # in place of calls: a yardstick, measured together with the model's others
     late: bool = False  # takes as long as a training, and waits until all models are trained
-    removed: str = ""  # pattern of files that nobody needs in the end
 
     @property
     def done(self) -> bool:
@@ -101,11 +99,6 @@ class Evaluation:
         with replacing_text(self.record) as stream:
             json.dump({**self._wanted, **seconds}, stream, indent=1)
 
-    def tidy(self) -> None:
-        """Removes what nobody needs any more; only once it is done, or a kill would have it trained again."""
-        for path in self.folder.glob(self.removed) if self.removed else ():
-            path.unlink()
-
 
 def evaluate_together(
     evaluations: Sequence[Evaluation], run: Pretraining, poll: Callable[[], None], device: str | None
@@ -126,7 +119,6 @@ def evaluate_together(
     seconds = round(time.monotonic() - started, 1)
     for each in evaluations:
         each.note(wall_seconds=seconds)
-        each.tidy()
     return f"{name}: done in {seconds:.0f} s"
 
 
@@ -210,29 +202,20 @@ def _validated(name: str, split: str, run: Pretraining) -> Evaluation:
 
 
 def _finetuned(name: str, asked: Finetuning, run: Pretraining) -> Iterator[Evaluation]:
-    """An evaluation for each task and seed, with its attacks; that of the last seed has the results of all seeds."""
+    """An evaluation for each task and seed; that of the last seed has the results of all seeds."""
     where, folder = f"evaluations.finetune.{name}.options", run.folder.with_name(name).resolve()
     named = {option.replace("-", "_"): value for option, value in asked.options.items() if value is not None}
     named |= {"models": [f"{run.arm}={run.model_path.resolve()}"], "prepared": str(asked.prepared.resolve())}
-    named |= {"output": str(folder), "cpu": run.cpu, "keep_models": bool(asked.attacks)}
+    named |= {"output": str(folder), "cpu": run.cpu}
     named |= {} if run.user_dir is None else {"user_dir": str(run.user_dir)}
     options = convert(named, where, FinetuneOptions, expected="options of the fine-tuning")
     check(options, flags=lambda option: f"{where}: {option}")
-    attacked = {
-        f"{attack}, {part}": file for attack, each in asked.attacks.items() for part, file in each.files.items()
-    }
-    settings = kept_options(with_dashes(asked.options)) | {part: fingerprint(file) for part, file in attacked.items()}
+    settings = kept_options(with_dashes(asked.options))
     for task in asked.tasks:
         places = [folder / f"{task}-{seed}" for seed in range(1, asked.seeds + 1)]
-        written = [place / file for place in places for file in (RESULTS_NAME, *map("{}.jsonl".format, asked.attacks))]
+        written = [place / RESULTS_NAME for place in places]
         for seed, place in enumerate(places, start=1):
-            tuned = Path("runs", run.arm, f"{task}-{seed}", MODEL_NAME)
-            own: dict[str, Any] = {"trained": place / tuned, "model": run.arm, "seed": seed, "cpu": run.cpu}
             calls = [partial(finetune_all, options=replace(options, tasks=[task], seeds=[seed], output=place))]
-            calls += [
-                partial(attack, attacked=each, name=attack_name, output=place / f"{attack_name}.jsonl", **own)
-                for attack_name, each in asked.attacks.items()
-            ]
             yield Evaluation(
                 name=f"{task} {seed}, {run.name}",
                 model=run.model_path,
@@ -241,7 +224,6 @@ def _finetuned(name: str, asked: Finetuning, run: Pretraining) -> Iterator[Evalu
                 calls=calls,
                 results=_mean_of(written, run) if place == places[-1] else list,
                 late=True,
-                removed=str(tuned) if asked.attacks else "",
             )
 
 
@@ -278,17 +260,3 @@ def measure(asked: list[Asked], options: OpeningOptions) -> None:
         early = list(evaluate(each.earlier, [each.task], options)) if each.earlier else []
         with replacing_text(each.output) as stream:
             stream.writelines(result.line for one in (*early, measured) for result in one.results())
-
-
-def attack(*, attacked: Attack, name: str, trained: Path, output: Path, model: str, seed: int, cpu: bool) -> None:
-    """Answers the questions of an attack with a fine-tuned model, and writes the scores beside the answers."""
-    answers, original = output.with_name(f"{name}.json"), output.with_name(f"{name}-original.json")
-    for data, written in ((attacked.data, answers), (attacked.original, original)):
-        if data is not None:
-            predict(PredictOptions(checkpoint=trained, file=data, output=written, cpu=cpu))
-    if attacked.pairs is None:
-        measured = measure_files(attacked.data, answers, name=name)
-    else:
-        measured = measure_files(attacked.pairs, original, answers, name=name)
-    with replacing_text(output) as stream:
-        stream.write(measured.result(model, seed).line)

@@ -124,8 +124,6 @@ class Runner:
             check_flags(options.file, self._experiment, {run.arm: run for run in reversed(self.runs)})
             for run in chosen:
                 check_settings(run.folder, run.settings)
-            for evaluation in (each for run in chosen for each in run.evaluations if each.done):
-                evaluation.tidy()  # a kill may have come before
             for late in (False, True):
                 if runs := [run for run in chosen if run.steps(late=late)]:
                     self._run(runs, failed, late=late)

@@ -26,7 +26,7 @@ DEFAULTS: Options = {"save-interval-updates": 100, "log-interval": 10, "disable-
 _Count = Annotated[int, Meta(ge=1)]
 _Name = Annotated[str, Meta(pattern=r"^\w[\w.+-]*$", max_length=80)]
 _EXPECTED = "an experiment (see docs/start/experiments.md)"
-_OWN_OF_FINETUNING = frozenset("models prepared output tasks seeds cpu keep-models user-dir".split())
+_OWN_OF_FINETUNING = frozenset("models prepared output tasks seeds cpu user-dir".split())
 
 FILE_OPTIONS = ("corpus-counts", "hc-acceptance-model", "teacher")
 
@@ -55,27 +55,14 @@ class Validation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     split: str = "valid"  # of the data
 
 
-class Attack(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Attacked questions: a file of Jia and Liang, or one of ``truneg attack`` with its original and pairs."""
-
-    data: Path  # the attacked questions
-    original: Path | None = None  # None for Jia and Liang's files
-    pairs: Path | None = None  # None for Jia and Liang's files
-
-    @property
-    def files(self) -> dict[str, Path]:
-        return {part: file for part, file in structs.asdict(self).items() if file is not None}
-
-
 class Finetuning(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``truneg finetune``, and attacks on SQuAD; the mean over its seeds counts."""
+    """``truneg finetune``; the mean over its seeds counts."""
 
     prepared: Path  # the folder that ``truneg data prepare`` made
     tasks: Annotated[list[_Name], Meta(min_length=1)]  # CoLA, SQuAD ..
     seeds: _Count = 5  # of the fine-tuning, 1 to this
     options: Options = {}  # of the command: epochs, lr, max-length ..
     arms: list[str] | None = None  # the arms that it is for; None for all
-    attacks: dict[_Name, Attack] = {}  # on SQuAD, by their names
 
 
 class Evaluations(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -244,8 +231,6 @@ def _check_files(path: Path, experiment: Experiment) -> None:
         named[f"evaluations.{name} {split}"] = [*of_languages, experiment.data / f"{split}.idx"][0]
     for name, part in experiment.evaluations.finetune.items():
         named |= {f"evaluations.finetune.{name}, {task}": part.prepared / task for task in part.tasks}
-        for attack, each in part.attacks.items():
-            named |= {f"evaluations.finetune.{name}, {attack}.{kind}": file for kind, file in each.files.items()}
     for name, needed in named.items():
         if needed is not None and not needed.exists():
             raise TrueNegError(f"{path}: {name}: {needed}: no such file or folder")

@@ -1,6 +1,6 @@
 """AddSentenceDiverse: a sentence that answers another question stands before the one with the answer.
 
-An attack of your own: a class with the attributes and the method of ``truneg_fairseq.robustness.attack.Transform``.
+An attack is a class with the attributes and the method of ``attack.Transform``.
 
     python user_dir_examples/attacks/add_sentence.py dev-v1.1.json added.json --vectors glove.6B.50d.txt
 """
@@ -15,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from attack import AttackOptions, Edit, NotApplicableError, attack_file, edited
 from parsed import English, Text, Word
 from statement import statement
 from words import Alteration, NearbyWords, fake_answer
@@ -22,7 +23,6 @@ from words import Alteration, NearbyWords, fake_answer
 from truneg_fairseq.commands.main import run_as_script
 from truneg_fairseq.finetuning.squad_files import Answer, Question, normalize
 from truneg_fairseq.options import option
-from truneg_fairseq.robustness.attack import AttackOptions, Edit, NotApplicableError, attack_file, edited
 from truneg_fairseq.synonyms.inflected import Inflector
 from truneg_fairseq.synonyms.wordnet import open_database
 
@@ -110,7 +110,7 @@ class Options(AttackOptions):
 
 def main(options: Options) -> None:
     """Add a misleading sentence to the paragraphs of SQuAD's questions."""
-    print("\n".join(attack_file(options, lambda questions: AddSentenceDiverse(options.vectors))))
+    print("\n".join(attack_file(options, lambda: AddSentenceDiverse(options.vectors))))
 
 
 if __name__ == "__main__":

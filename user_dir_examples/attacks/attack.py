@@ -1,7 +1,7 @@
 """What an attack does to the questions of a file, and to a model: Ori. -> Trans. on the same questions (Table 5).
 
-An attack of your own is a class with the attributes and the method of :class:`Transform`, given to :func:`attack_file`;
-user_dir_examples/attacks has one.
+An attack is a class with the attributes and the method of :class:`Transform`, given to :func:`attack_file`:
+swap_synonyms.py and add_sentence.py beside this file.
 """
 
 from __future__ import annotations
@@ -12,17 +12,16 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
-from itertools import islice
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
 
-from ..errors import TrueNegError
-from ..files import read_json, replacing_file, require_different, require_writable
-from ..finetuning.squad_files import (
+from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.files import read_json, replacing_file, require_different, require_writable
+from truneg_fairseq.finetuning.squad_files import (
     ZERO,
     Question,
     QuestionScore,
@@ -36,13 +35,10 @@ from ..finetuning.squad_files import (
     worst_variants,
     write_squad,
 )
-from ..options import option
-from ..results.intervals import Interval, Ratio, ratios_as_fields, seed_interval
-from ..results.result import Metric, Result
-from ..synonyms.lists import ENGLISH_STOP_WORDS
-from ..synonyms.wordnet import PARTS_OF_SPEECH, open_database
-from ..workers import Progress
-from .english import load_english
+from truneg_fairseq.options import option
+from truneg_fairseq.results.intervals import Interval, Ratio, ratios_as_fields, seed_interval
+from truneg_fairseq.results.result import Metric, Result
+from truneg_fairseq.workers import Progress
 
 _LARGEST_FILE = 1 << 30  # bytes; a pair has its context twice, and the pairs of SQuAD's training set 176 MB
 _EXAMPLES = 3  # pairs to show
@@ -141,9 +137,10 @@ def attack(data: SquadData, transform: Transform, seed: int) -> Attack:
     return Attack(transform.name, transform.options, seed, tuple(pairs), dict(skipped.most_common()), *of_file)
 
 
-def attack_file(options: AttackOptions, make: Callable[[Sequence[Question]], Transform]) -> list[str]:
+def attack_file(options: AttackOptions, make: Callable[[], Transform]) -> list[str]:
     """Writes the questions that a transformation applies to, transformed, and their pairs; says what it has done.
-    ``make`` gets the file's questions.
+
+    The transformation is made when the file is known to be good.
     """
     data, output = options.data, options.output
     pairs = output.with_name(f"{output.name.removesuffix('.json')}.pairs.json")
@@ -151,8 +148,9 @@ def attack_file(options: AttackOptions, make: Callable[[Sequence[Question]], Tra
     for path in (output, pairs):
         require_writable(path, "OUT.json")
     source = read_squad(data)
-    questions = [question.require_legal(str(data)) for question in source.questions]
-    result = attack(source, make(questions), options.seed)
+    for question in source.questions:
+        question.require_legal(str(data))
+    result = attack(source, make(), options.seed)
     if not result.pairs:
         raise TrueNegError(f"{data}: {result.transform} applies to none of its {result.questions} questions")
     with replacing_file(pairs) as stream:
@@ -164,7 +162,7 @@ def attack_file(options: AttackOptions, make: Callable[[Sequence[Question]], Tra
 
 def read_pairs(path: Path) -> Attack:
     """Reads the pairs that :func:`attack_file` wrote."""
-    expected = "the file of pairs that 'truneg attack' wrote, OUT.pairs.json"
+    expected = "the file of pairs that an attack wrote, OUT.pairs.json"
     return read_json(path, Attack, expected=expected, limit=_LARGEST_FILE)
 
 
@@ -179,63 +177,6 @@ def _describe(result: Attack) -> list[str]:
         lines += ["", f"{pair.original.text}  [{answer}]"]
         lines += [f"  {name}: {json.dumps(value, ensure_ascii=False)}" for name, value in pair.details.items()]
     return lines
-
-
-_SHARE, _FEWEST, _MOST = 0.1, 1, 10
-_TAG_CLASSES = {"N": "n", "V": "v", "J": "a", "R": "r"}
-
-
-class SwapSynWordNet:
-    """A tenth of the paragraph's words (1 to 10) become synonyms; the question stays.
-
-    Words are taken in random order until enough are replaced: never punctuation, stop words or a word of an answer,
-    and those without a candidate are passed over. A candidate is a lemma of the word's synsets in its part of speech,
-    of one word, and not the word itself. Neither inflection nor case are repaired, as in the original.
-    """
-
-    name = "SwapSynWordNet"
-
-    def __init__(self) -> None:
-        self._pipeline, tagger = load_english(parse=False)
-        self._database = open_database()
-        self.options: dict[str, Any] = {"tagger": tagger, "wordnet": self._database.version}
-        self.tagged = lru_cache(maxsize=1 << 14)(self._tagged)  # many questions share a paragraph
-
-    def _tagged(self, text: str) -> list[tuple[Edit, str]]:
-        """The words and punctuation marks at their places, with Penn tags."""
-        found = [token for token in self._pipeline(text) if not token.is_space]
-        return [(Edit(token.idx, token.idx + len(token.text), token.text), token.tag_) for token in found]
-
-    def apply(self, question: Question, rng: random.Random) -> tuple[Question, dict[str, Any]]:
-        """See :class:`~.attack.Transform`; the details are offset, word and synonym of each swap."""
-        words = self.tagged(question.context)
-        free = [
-            (word, tag)
-            for word, tag in words
-            if any(map(str.isalnum, word.text))
-            and word.text.lower() not in ENGLISH_STOP_WORDS
-            and not any(word.start < answer.end and word.end > answer.start for answer in question.answers)
-        ]
-        rng.shuffle(free)
-        found = ((word, candidates) for word, tag in free if (candidates := self.candidates(word.text, tag)))
-        wanted = min(_MOST, max(_FEWEST, int(_SHARE * len(words))))
-        edits = [word._replace(text=rng.choice(candidates)) for word, candidates in islice(found, wanted)]
-        if not edits:
-            raise NotApplicableError("no word has a synonym")
-        swapped = [[edit.start, question.context[edit.start : edit.end], edit.text] for edit in sorted(edits)]
-        return edited(question, edits), {"swaps": swapped}
-
-    def candidates(self, word: str, tag: str) -> list[str]:
-        """The synonyms of a word with a Penn tag, sorted; of any part of speech where WordNet lacks that of the tag."""
-        pos = _TAG_CLASSES.get(tag[:1])
-        names = {
-            name
-            for part in ([pos] if pos and tag != "RP" else PARTS_OF_SPEECH)
-            for lemma in self._database.lemmas(word.lower(), part)
-            for synset in self._database.synsets(lemma, part)
-            for name in synset.names
-        }
-        return sorted(name for name in names if "_" not in name and name.lower() != word.lower())
 
 
 METRICS = {"exact_match": "exact", "f1": "f1"}
