@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ..corpus_counts import FIT, CountsShare
 from ..data.text import lines_of, read_lines
-from ..errors import refuse
+from ..errors import TrueNegError, refuse
 from ..evaluation.models import CountsOptions, OpeningOptions, is_hugging_face
 from ..files import replacing_text, require_writable
 from ..options import option
