@@ -34,7 +34,7 @@ from torch import Tensor, nn
 
 from truneg_fairseq import TrueNegativeLoss
 from truneg_fairseq.corpus_counts import count_tokens
-from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.errors import TrueNegError, one_line_errors
 from truneg_fairseq.files import replacing_file, replacing_text
 from truneg_fairseq.objectives import Alternatives, TrueNegativeOptions
 from truneg_fairseq.objectives.build import Teacher, read_corpus_targets, setting_of_dictionary
@@ -189,7 +189,10 @@ def words_of(line: str) -> list[str]:
 
 
 def captions(folder: Path, name: str) -> list[list[str]]:
-    with gzip.open(folder / f"{name}.en.gz", "rt", encoding="utf-8") as lines:
+    path = folder / f"{name}.en.gz"
+    if not path.exists():
+        raise TrueNegError(f"{path}: no such file; expected --texts, the folder of Multi30k's raw text")
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
         return list(map(words_of, lines))
 
 
@@ -538,7 +541,8 @@ class Experiment:
         return (arm, self.name, seed) in keys
 
 
-def main() -> None:
+@one_line_errors()
+def main(arguments: Sequence[str] | None = None) -> None:
     torch.set_num_threads(1)
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("setting", choices=SETTINGS)
@@ -548,7 +552,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
     for name in TUNED:
         parser.add_argument(f"--{name}", type=type(getattr(SETTINGS["short"], name)), help="in place of the setting's")
-    args = parser.parse_args()
+    args = parser.parse_args(arguments)
     changed = {name: getattr(args, name) for name in TUNED if getattr(args, name) is not None}
     name = ", ".join([args.setting, *(f"{key} {value:g}" for key, value in changed.items())])
     setting = replace(SETTINGS[args.setting], **changed)
