@@ -40,10 +40,11 @@ JUDGES = {
 
 
 def published(result: Result) -> Result:
-    """Without what the tables do not need: the items before the end of a training."""
-    if result.at is None:
-        return result
-    return replace(result, examples={}, denominators={})
+    """With the items of what the tables judge at the end of a training alone."""
+    kept = {BITS, *JUDGES} if result.at is None else set()
+    parts = ({name: each[name] for name in each if name in kept} for each in (result.examples, result.denominators))
+    examples, denominators = parts
+    return replace(result, examples=examples, denominators=denominators)
 
 
 class Setting:
@@ -51,7 +52,8 @@ class Setting:
 
     def __init__(self, name: str, results: Sequence[Result]) -> None:
         self.name, self.results = name, [each for each in results if each.group == name]
-        self.arms = sorted({each.model for each in self.results}, key=lambda arm: (not arm.startswith("plain"), arm))
+        arms = {each.model for each in self.results}
+        self.arms = sorted(arms, key=lambda arm: (not arm.startswith("plain"), arm.startswith(CONTROLS), arm))
         self._against: dict[str, Comparison] = {}
 
     @property
@@ -73,11 +75,12 @@ class Setting:
         return found if found and found.paired_seeds else None
 
     def rivals(self, arm: str) -> list[str]:
-        """What a treatment has to beat, besides plain training."""
-        shuffled = arm.replace("corpus", "shuffled")
-        if shuffled == arm or shuffled not in self.arms:
-            shuffled = "shuffled-0.1"
-        return ["smoothing-0.1", shuffled]
+        """What a treatment has to beat besides plain training: the shuffled counts that are most like it, too."""
+
+        def unlike(control: str) -> tuple[bool, float]:
+            return control.endswith("falling") != arm.endswith("falling"), abs(share_of(control) - share_of(arm))
+
+        return ["smoothing-0.1", *sorted((each for each in self.arms if each.startswith("shuffled")), key=unlike)[:1]]
 
     def helps(self) -> dict[str, tuple[float, bool]]:
         """Of each treatment with enough seeds the corrected p-value, and whether it helps by the rule."""
@@ -95,6 +98,10 @@ class Setting:
         """The judges that a treatment makes worse than plain training does."""
         found = {name: self.summary(arm, "plain", metric, kind) for metric, (name, kind) in JUDGES.items()}
         return [name for name, each in found.items() if each and each.better is False]
+
+
+def share_of(arm: str) -> float:
+    return next((float(part) for part in arm.split("-") if part[:2] == "0."), 0.0)
 
 
 def difference(found: Summary | None) -> str:

@@ -36,7 +36,7 @@ from truneg_fairseq import TrueNegativeLoss
 from truneg_fairseq.corpus_counts import count_tokens
 from truneg_fairseq.errors import TrueNegError, one_line_errors
 from truneg_fairseq.files import replacing_file, replacing_text
-from truneg_fairseq.objectives import Alternatives, TrueNegativeOptions
+from truneg_fairseq.objectives import TrueNegativeOptions
 from truneg_fairseq.objectives.build import Teacher, read_corpus_targets, setting_of_dictionary
 from truneg_fairseq.objectives.corpus_targets import CorpusTargets
 from truneg_fairseq.objectives.loss import IGNORED
@@ -53,7 +53,6 @@ ENSEMBLE = "ensemble-5"
 TUNED = ("sequences", "epochs", "batch", "rate", "masked", "warmup", "dropout", "decay")
 BITS = 1 / math.log(2)
 TEACHERS = (11, 12, 13, 14)  # the seeds of the plain models that teach; also of the ensemble
-ACCEPTED = 0.1  # the probability from which hard correction takes a word of the counts or of a teacher
 FLAT_WORDS = 8  # of the teacher whose best words are alike
 BLOCK = 20  # sequences whose scores are one item of a result line
 TEMPERATURES = tuple(0.7 + 0.05 * step for step in range(15))
@@ -97,7 +96,6 @@ class Arm:
     options: dict[str, Any]
     counts: str = "corpus"  # of the text, or "shuffled": of the same words in random order
     teacher: str = ""
-    accepts: str = ""  # what hard correction asks, where it is not the table
     times: int = 1  # the length of the training
 
 
@@ -112,8 +110,8 @@ ARMS = {
     "frequencies-0.1": Arm({"soft_targets": "teacher=0.1"}, teacher="frequencies"),
     "nearest-0.1": Arm({"soft_targets": "embedding=0.1"}),
     "hc-table": Arm({"hc_weight": 1.0}),
-    "hc-counts": Arm({}, accepts="counts"),
-    "hc-teacher": Arm({}, accepts="teacher", teacher="mean"),
+    "hc-counts": Arm({"hc_weight": 1.0, "hc_detector": "corpus"}),
+    "hc-teacher": Arm({"hc_weight": 1.0, "hc_detector": "teacher"}, teacher="mean"),
     "teacher-0.5": Arm({"soft_targets": "teacher=0.5"}, teacher="mean"),
     "teacher-flat-0.5": Arm({"soft_targets": "teacher=0.5"}, teacher="flat"),
     "average-0.5": Arm({"soft_targets": "teacher=0.5"}, teacher="average"),
@@ -387,24 +385,6 @@ def in_blocks(values: Tensor, weights: Tensor, rows: Tensor) -> Ratio:
     return Ratio(numerators, denominators)
 
 
-class Accepted(Alternatives):
-    """The words to which the counts, or a teacher, give a probability of at least ACCEPTED."""
-
-    def __init__(self, counts: CorpusTargets, teacher: Teacher | None) -> None:
-        super().__init__()
-        self.counts, self.teacher = counts, teacher
-
-    def accepts(self, batch: MaskedPredictions, tokens: Tensor, model: Any) -> Tensor:
-        if self.teacher is None:
-            found = self.counts.targets(batch, PAD, 1.0)
-            assert found.tokens is not None
-            assert found.probability is not None
-            probability = (found.probability * found.tokens.eq(tokens[:, None])).sum(1)
-        else:
-            probability = gathered(self.teacher(batch).softmax(1), tokens)
-        return probability.ge(ACCEPTED)
-
-
 @dataclass
 class Experiment:
     """The runs of a setting."""
@@ -452,17 +432,15 @@ class Experiment:
         return logits
 
     def loss(self, arm: Arm, average: MaskedLM) -> TrueNegativeLoss:
-        given, ideas = dict(arm.options), {}
-        if "corpus" in arm.options.get("soft_targets", ""):
+        given = dict(arm.options)
+        if "corpus" in str(arm.options):
             given["corpus_counts"] = str(self.text.counts(arm.counts))
-        teacher = self.teacher(arm.teacher, average) if arm.teacher else None
-        if arm.accepts:
-            counts = read_corpus_targets(self.text.counts("corpus"), self.text.symbols)
-            ideas["accepted"] = Accepted(counts, teacher)
-            given |= {"hc_weight": 1.0, "hc_detector": "accepted"}
-        options = TrueNegativeOptions(**given, tokenization="words", teacher="given" if teacher else None)
-        setting = replace(setting_of_dictionary(options, self.text.dictionary), open_teacher=lambda _: teacher)
-        return TrueNegativeLoss(options, setting, ideas=ideas)
+        options = TrueNegativeOptions(**given, tokenization="words", teacher=arm.teacher or None)
+        setting = setting_of_dictionary(options, self.text.dictionary)
+        if arm.teacher:
+            teacher = self.teacher(arm.teacher, average)
+            setting = replace(setting, open_teacher=lambda _: teacher)
+        return TrueNegativeLoss(options, setting)
 
     def updates(self, arm: Arm) -> int:
         return self.setting.epochs * arm.times * math.ceil(self.setting.sequences / self.setting.batch)
@@ -487,14 +465,17 @@ class Experiment:
         generator = torch.Generator().manual_seed(seed)
         epochs = (text.epoch(generator, setting) for _ in range(setting.epochs * arm.times))
         for done, batch in enumerate(itertools.chain.from_iterable(epochs), start=1):
-            loss_fn.progress = (done - 1) / updates
+            loss_fn.progress = (done - 1) / updates  # for shares that fall
             model.train()
-            logits = model(batch.tokens, batch.positions)
-            predicted = loss_fn.predict(logits, batch.labels, batch.tokens, batch.positions, IGNORED)
-            passes = loss_fn.passes(predicted, None, {}, embeddings=model.words.weight)
-            _, outcome = loss_fn.step(predicted, passes)
+            loss = loss_fn(
+                model(batch.tokens, batch.positions),
+                batch.labels,
+                positions=batch.positions,
+                input_ids=batch.tokens,
+                embeddings=model.words.weight,
+            )
             optimizer.zero_grad()
-            (outcome.loss / outcome.sample_size.clamp(min=1)).backward()
+            loss.backward()
             nn.utils.clip_grad_norm_(parameters, 1.0)
             optimizer.step()
             schedule.step()
