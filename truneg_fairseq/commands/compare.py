@@ -33,7 +33,7 @@ class CompareOptions(JsonOutput):
 
 
 def compare(options: CompareOptions) -> None:
-    """Compare models over seeds, and trainings: the paper's tables, with intervals of the differences."""
+    """Compare models over seeds, and trainings: tables with intervals of the differences, or one HTML page."""
     from ..report.charts import difference_charts, stacked
     from ..report.page import report_page
     from ..report.run import find_runs

@@ -69,7 +69,7 @@ def prepare(options: PrepareOptions) -> None:
 
 
 COMMANDS = {
-    "": "Binarize, count, prepare tasks for fine-tuning.",
+    "": "Binarize text, count its n-grams, prepare tasks for fine-tuning.",
     "binarize": binarize,
     "counts": counts,
     "prepare": prepare,

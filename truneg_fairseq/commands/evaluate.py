@@ -22,8 +22,8 @@ from .parser import JsonOutput, print_unless_json, write_json_lines
 @dataclass(kw_only=True)
 class EvaluateOptions(OpeningOptions, CountsOptions):
     models: list[str] = option(
-        help="checkpoints of masked LMs or ELECTRAs, or folders of Hugging Face's (hub:NAME downloads one); the "
-        "others are compared with the first",
+        help="masked LMs or ELECTRAs: fairseq checkpoints, or Hugging Face folders (hub:NAME downloads one); the first "
+        "is the baseline",
         positional=True,
         metavar="[NAME=]MODEL",
     )
@@ -32,27 +32,27 @@ class EvaluateOptions(OpeningOptions, CountsOptions):
         "docs/start/evaluate.md",
         metavar="NAME=FILE",
     )
-    results: Path | None = option(None, help="add all scores to this result file of truneg compare", metavar="JSONL")
+    results: Path | None = option(None, help="append all scores to this file, for truneg compare", metavar="JSONL")
     seed: int | None = option(
-        None, "of --results: the seed of the models' training (default: seed-N of the path, or 1)"
+        None, "for --results: the seed of the models' training (default: seed-N in the path, else 1)"
     )
     synonym_table: Path | None = option(
         None,
-        "held-out: what is a false negative (default: synonyms.npz beside the data, else in the cache folder, built "
-        "when missing); lexsub, cloze: words that it lists are also reported apart",
+        "held-out: the pairs that count as false negatives (default: synonyms.npz beside the data, else in the cache "
+        "folder, built when missing); lexsub, cloze: report the words of this table separately",
         metavar="NPZ",
     )
     mask_seed: int | None = option(
-        None, "held-out: of the masked positions (default: that of the last model's training; of a text 1)"
+        None, "held-out: seed of the masked positions (default: that of the last model's training; for a text 1)"
     )
     batch_size: int = option(32, "held-out: sequences per batch", ge=1)
     limit: int | None = option(None, "blimp, zorro: only the first N pairs of each paradigm", ge=1)
 
 
 def evaluate(options: EvaluateOptions) -> None:
-    """Measure models: held-out text, lexical substitution, cloze answers, grammar.
+    """Measure masked LMs: loss on held-out text, lexical substitution, people's next words, grammar.
 
-    Prints tables, with controls that need no training and differences to the first model, and one sentence.
+    Prints tables, with controls that need no training and the differences to the first model, and one sentence.
     """
     models = named_models(options.models, options.seed)
     if options.corpus_counts is not None:
@@ -116,9 +116,9 @@ class ExplainOptions(OpeningOptions, CountsOptions, JsonOutput):
 
 
 def explain(options: ExplainOptions) -> None:
-    """Explain a sentence: which mistakes of a masked LM are false negatives, and why.
+    """Mask each word of a sentence in turn: which mistakes of a masked LM are false negatives, and why.
 
-    Its words are masked in turn. Prints every sentence, in colour on a terminal, and some lines for each masked word.
+    Prints every sentence, in colour on a terminal, and some lines for each masked word.
     """
     lines = options.text or (read_lines(options.file) if options.file else lines_of(sys.stdin.buffer, Path("stdin")))
     texts = [line for line in lines if line.strip()]

@@ -32,7 +32,7 @@ def user_dir(options: NoOptions) -> None:
 
 
 def train(options: NoOptions) -> None:
-    """Train: fairseq-train with this package; all that follows are its arguments."""
+    """Train with fairseq-train and this package; takes fairseq-train's arguments."""
     start([])
 
 
@@ -95,7 +95,7 @@ def _show_options(criterion: str) -> None:
 
 
 def wordnet(options: NoOptions) -> None:
-    """Install WordNet 3.0 from NLTK's server, without root, and check it. It goes to the first folder of NLTK_DATA,
+    """Download WordNet 3.0 from NLTK's server and check it (no root needed). It goes to the first folder of NLTK_DATA,
     else to nltk_data in the virtual environment, else in the home folder.
     """
     from ..synonyms.wordnet import install_wordnet
@@ -125,7 +125,7 @@ def finetune(options: FinetuneOptions) -> None:
 
 
 def predict(options: PredictOptions) -> None:
-    """Answer a file with a fine-tuned model.
+    """Answer a file of sentences or questions with a fine-tuned model.
 
     Prints the number of examples and, where the file has the true answers, the scores in percent.
     """
@@ -142,7 +142,7 @@ _TEMPLATE = Path(__file__).parents[1] / "experiments" / "does_it_help.yaml"
 
 
 def experiment(options: ExperimentOptions) -> None:
-    """Train arms over seeds, evaluate every model the same way, and compare them.
+    """Train several objectives over seeds, evaluate every model the same way, and compare them.
 
     The same command continues what was interrupted, skips what is done, and refuses a file that asks for another
     training of the same name. Arms, seeds and evaluations may be added to the file.

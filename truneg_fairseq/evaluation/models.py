@@ -23,7 +23,7 @@ class OpeningOptions:
 
     data: Path | None = option(
         None,
-        help="of fairseq checkpoints: folder of binarized data with its tokenizer (default: that of the training)",
+        help="for fairseq checkpoints: binarized data with their tokenizer (default: the data of the training)",
         metavar="DATA-BIN",
     )
     cpu: bool = option(False, help="use the CPU only")
@@ -34,15 +34,15 @@ class OpeningOptions:
 class CountsOptions:
     corpus_counts: Path | None = option(
         None,
-        help="mix the counts of a text into every prediction, looked up without training: an npz of 'truneg data "
-        "counts'; evaluate measures each model without and with them",
+        help="an npz of 'truneg data counts': mix these n-gram counts into every prediction, without training; "
+        "evaluate measures each model without and with them",
         metavar="NPZ",
     )
     counts_share: str = option(
         str(DEFAULT_SHARE),
-        "of the counts in the mixture: a number, or three, SEEN,DOUBT,UNSEEN: SEEN n / (n + DOUBT types) at a place "
-        "that the text has n times with so many different words, UNSEEN at others; fit: evaluate chooses them by every "
-        "fourth sample of --task held-out, and the others are judged",
+        "weight of the counts in the mixture: a number; or SEEN,DOUBT,UNSEEN: SEEN n / (n + DOUBT types) at a place "
+        "that the text has n times with so many different words, UNSEEN at others; or fit: evaluate chooses the three "
+        "on every fourth sample of --task held-out, and measures on the others",
         metavar="SHARE",
     )
 
