@@ -11,7 +11,7 @@ from support.losses import WORDS, loss_of
 
 from truneg_fairseq import TrueNegativeLoss
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.objectives import hidden
+from truneg_fairseq.objectives import Alternatives, hidden
 from truneg_fairseq.objectives.soft_targets import SoftTargets, soft_cross_entropy
 
 
@@ -120,9 +120,17 @@ def test_a_frozen_head_a_batch_without_a_label_and_what_of_hidden_refuses():
     nothing = loss_fn.of_hidden(states, inputs[1], torch.full_like(gold, -100))
     nothing.backward()
     assert nothing.item() == 0 and not states.grad.any()
-    for options in ({"reduction": "none"}, {"sr_word_weight": 1.0, "sr_word_form": "expected"}):
+    mine = {"hc_weight": 1.0, "hc_detector": "likely", "ideas": {"likely": Likely()}}
+    for options in ({"reduction": "none"}, {"sr_word_weight": 1.0, "sr_word_form": "expected"}, mine):
         with pytest.raises(TrueNegError, match=r"of_hidden: .*; expected"):
-            TrueNegativeLoss(**options).of_hidden(states, inputs[1], gold)
+            TrueNegativeLoss.for_symbols(range(20), **options).of_hidden(states, inputs[1], gold)
+
+
+class Likely(Alternatives):
+    """A user's source, which looks at the logits."""
+
+    def accepts(self, batch, tokens, model):
+        return batch.logits.detach().softmax(1).gather(1, tokens[:, None]).squeeze(1)
 
 
 @pytest.mark.parametrize("name", ["plain", "hc", "several", "truncation"])

@@ -207,7 +207,11 @@ class TrueNegativeLoss(Objective):
         """
         refuse(
             (self.reduction == "none", 'of_hidden: gives no loss for each token (reduction "none"); expected weights='),
-            (self.needs_logits, "of_hidden: --sr-word-form expected needs logits; expected argmax"),
+            (
+                self.needs_logits,
+                "of_hidden: --sr-word-form expected, and ideas of your own, may read the logits; expected "
+                "loss_fn(logits, labels)",
+            ),
         )
         given: dict[str, Any] = {"weights": weights, "positions": positions, "targets": targets, "input_ids": input_ids}
         batch = self._batch(torch.Size((*hidden.shape[:-1], len(weight))), labels, **given)
@@ -226,7 +230,11 @@ class TrueNegativeLoss(Objective):
 
     @property
     def needs_logits(self) -> bool:
-        return bool(self.options.sr_word_weight) and self.options.sr_word_form == "expected"
+        """Whether states do not do: what a user adds or overrides may look at the logits."""
+        parts = (*self.sources, *(term for _, _, term in self._terms))
+        own = any(not type(part).__module__.startswith("truneg_fairseq.") for part in parts)
+        own |= any(getattr(type(self), name) is not getattr(Objective, name) for name in ("loss", "cross_entropy"))
+        return own or any(name == "sr-word" and self.options.sr_word_form == "expected" for name, _, _ in self._terms)
 
     def step_of_hidden(
         self,
