@@ -29,7 +29,7 @@ from typing import Any, BinaryIO, TextIO, TypeVar
 
 import msgspec
 import numpy as np
-from filelock import FileLock
+from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from .errors import TrueNegError, reason, unreadable
@@ -133,6 +133,16 @@ def new_folder(folder: Path) -> Iterator[Path]:
         filled.mkdir()
         yield filled
         filled.rename(folder)
+
+
+@contextlib.contextmanager
+def hold_lock(lock: Path, held_elsewhere: str) -> Iterator[None]:
+    """Holds a lock file that ends with this process; the text is the error where another process holds it."""
+    try:
+        with FileLock(lock, timeout=0):
+            yield
+    except Timeout:
+        raise TrueNegError(f"{held_elsewhere}; wait for its end, or end it and start again") from None
 
 
 # --- Reading ---

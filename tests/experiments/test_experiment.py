@@ -34,8 +34,8 @@ from truneg_fairseq.experiments.evaluation import _finetuned, _mean_of
 from truneg_fairseq.experiments.flags import check_flags
 from truneg_fairseq.experiments.run import Runner
 from truneg_fairseq.experiments.settings import Experiment, Finetuning, flags_of, read_experiment
+from truneg_fairseq.files import hold_lock
 from truneg_fairseq.launch import process
-from truneg_fairseq.launch.training import hold_lock
 from truneg_fairseq.models.checkpoints import read_checkpoint
 from truneg_fairseq.registry import import_user_dir
 from truneg_fairseq.results.result import Result, append_result, read_results

@@ -101,9 +101,13 @@ def binarize(options: BinarizeOptions) -> Binarized:
         split: [_Task(chunk, parts / f"{split}-{number:06d}") for number, chunk in enumerate(chunks)]
         for split, chunks in planned.items()
     }
-    counts = _encode(parts, tasks, options.workers or available_cores(), slice(int(index) - 1, None, int(shards)))
-    if options.shard is None:
-        files.check_same(parts, {"text": _state_of(text)}, {"text": settings["text"]})  # it may have changed meanwhile
+    workers = options.workers or available_cores()
+    if options.shard is not None:
+        return Binarized(_encode(parts, tasks, workers, slice(int(index) - 1, None, int(shards))), made=True)
+    with files.hold_lock(parts / ".lock", f"--output-dir: another command makes {output}"):
+        counts = _encode(parts, tasks, workers, slice(None))
+        # It may have changed meanwhile.
+        files.check_same(parts, {"text": _state_of(text)}, {"text": settings["text"]})
         for split, count in counts.items():
             if count["tokens"] == count["lines"]:
                 found = ", ".join(map(str, (text[split] or given[split])[:3]))

@@ -14,9 +14,9 @@ from tabulate import tabulate
 
 from .. import register
 from ..errors import TrueNegError
-from ..files import replacing_text
+from ..files import hold_lock, replacing_text
 from ..launch.jobs import Job, devices_of, run_jobs
-from ..launch.training import RESULTS_NAME, check_precision, check_settings, hold_lock
+from ..launch.training import RESULTS_NAME, check_precision, check_settings
 from ..models.checkpoints import quiet_fairseq
 from ..report.page import report_page
 from ..report.run import find_runs

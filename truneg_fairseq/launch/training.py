@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import abc
-import contextlib
 import json
 import re
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from ..errors import TrueNegError, refuse
-from ..files import read_json, replacing_file, replacing_text
+from ..files import hold_lock, read_json, replacing_file, replacing_text
 from ..trainer.checkpoints import LAST, read_lazily
 from ..trainer.folder import is_held
 from ..trainer.stopping import EXIT_DIVERGED, EXIT_STOPPED
@@ -32,7 +29,6 @@ _LIST = r"[\w.+:=-]+(?:, ?[\w.+:=-]+)*,?"
 _VALUE = re.compile(rf"|{_LIST}|\({_LIST}\)|\[{_LIST}\]|/[^$\\\x00-\x1f]*")
 _FLAG = re.compile(r"--\w[\w-]*")
 _MADE = ("checkpoint*.pt", "model*.pt", FINISHED_NAME)
-_WAIT = "wait for its end, or end it and start again"
 _ORPHAN_SECONDS = 3.0  # in which the training of a command that was killed has ended
 
 
@@ -109,7 +105,9 @@ class TrainingRun(abc.ABC):
             deadline = time.monotonic() + _ORPHAN_SECONDS  # the training of a killed command may still save
             while is_held(self.folder):
                 if time.monotonic() > deadline:
-                    raise TrueNegError(f"{self.folder}: another process trains there; {_WAIT}")
+                    raise TrueNegError(
+                        f"{self.folder}: another process trains there; wait for its end, or end it and start again"
+                    )
                 time.sleep(0.1)
             write_settings(self.folder, self.settings)
             if self.weights is None:
@@ -167,16 +165,6 @@ def check_words(words: Sequence[str], name: str) -> list[str]:
             )
         )
     return list(words)
-
-
-@contextlib.contextmanager
-def hold_lock(lock: Path, held_elsewhere: str) -> Iterator[None]:
-    """Holds a lock file that ends with this process; the text is the error where another process holds it."""
-    try:
-        with FileLock(lock, timeout=0):
-            yield
-    except Timeout:
-        raise TrueNegError(f"{held_elsewhere}; {_WAIT}") from None
 
 
 def write_settings(folder: Path, settings: Mapping[str, Any]) -> None:
