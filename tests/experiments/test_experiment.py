@@ -20,7 +20,6 @@ from support.convert_models import run_command as convert
 from support.finetunings import Trainings, count_trainings
 from support.glue_files import write_glue, write_model
 from support.judgements import write
-from support.translations import write_translations
 from torch.nn import functional
 
 import truneg_fairseq
@@ -448,31 +447,6 @@ def test_only_the_files_of_the_wanted_arms_have_to_be_there(folder, tmp_path):
         read(*changed, "updates=[3")
 
 
-@pytest.mark.slow
-def test_an_experiment_on_a_translation(tmp_path, started):
-    data = write_translations(tmp_path / "data")
-    path = tmp_path / "translation.yaml"
-    path.write_text(
-        f"""
-data: {data}
-model: {{arch: transformer_iwslt_de_en, options: {{encoder-layers: 1, decoder-layers: 1, encoder-embed-dim: 16,
-  encoder-ffn-embed-dim: 16, encoder-attention-heads: 2, decoder-embed-dim: 16, decoder-ffn-embed-dim: 16,
-  decoder-attention-heads: 2}}}}
-training: {{task: translation, criterion: label_smoothed_true_neg, optimizer: adam, lr: 0.01, batch-size: 4}}
-updates: 2
-arms:
-  baseline: {{}}
-  smoothed: {{options: {{label-smoothing: 0.1}}}}
-evaluations: {{generation: {{split: valid}}}}
-"""
-    )
-    main(["experiment", str(path), "--output", str(tmp_path / "out"), "--cpu"])
-    settings = json.loads((tmp_path / "out" / "runs" / "baseline" / "seed-1" / "train" / "settings.json").read_text())
-    assert {"data, dict.de.txt", "data, dict.en.txt", "data, train.de-en.de.bin"} <= settings.keys()
-    found = {(line.model, line.task) for line in read_results([tmp_path / "out" / "results.jsonl"])}
-    assert {model for model, _ in found} == {"baseline", "smoothed"}
-
-
 def test_one_command_at_a_time_for_a_run(folder, tmp_path):
     run = tmp_path / "out" / "runs" / "baseline" / "seed-1"
     run.mkdir(parents=True)
@@ -537,26 +511,6 @@ def test_files_in_options_are_relative_to_the_command_and_compared_by_content(fo
         assert f"--hc-acceptance-model={tmp_path / 'fitted.json'}" in training.flags
         settings.append(training.settings)
     assert all(settings[0][name] != settings[1][name] for name in ("--corpus-counts", "--hc-acceptance-model"))
-
-
-def test_cloze_and_pairs(folder, tmp_path, started):
-    answers, pairs = tmp_path / "answers.json", tmp_path / "blimp"
-    answers.write_text(json.dumps([{"context": "The large", "word": "car", "answers": {"car": 2, "film": 1}}]))
-    pairs.mkdir()
-    line = {"sentence_good": "kids walked", "sentence_bad": "walked kids", "UID": "order"}
-    (pairs / "order.jsonl").write_text(f"{json.dumps(line)}\n" * 2)
-    values = ("updates=1", "evaluations.lexsub=null", "evaluations.held-out=null")
-    values += (f"evaluations.cloze={answers}", f"evaluations.blimp={{files: [{pairs}], limit: 1}}")
-    (tmp_path / "zorro").mkdir()
-    (tmp_path / "zorro" / "order.txt").write_text("walked kids\nkids walked\n")
-    values += (f"evaluations.zorro={tmp_path}/zorro",)
-    experiment(folder, tmp_path / "out", values=values)
-    assert metrics(tmp_path / "out", "cloze")["same", 1]["bits"] > 0
-    assert metrics(tmp_path / "out", "minimal pairs, order")["baseline", 1]["accuracy"] in (0, 1)
-    assert metrics(tmp_path / "out", "Zorro, order")["baseline", 1]["accuracy"] in (0, 1)
-    tables = (tmp_path / "out" / "comparison.md").read_text()
-    assert "**cloze**" in tables
-    assert "**minimal pairs**" in tables
 
 
 @pytest.mark.slow
