@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from support.commands import ELECTRA_MODEL, ELECTRA_TRAINING, PLUGIN, WORDS
 from support.trainings import BOUNDS, assert_close_to_fp32, detector, make, parse, table_of
 
+from truneg_fairseq.criterions import electra
 from truneg_fairseq.objectives import sample_tokens
 from truneg_fairseq.objectives.electra import detection_sums
 
@@ -250,3 +251,20 @@ def test_no_pass_is_made_twice(names, extra, expected, data_bin, tmp_path):
     criterion(model, a_batch(task))[0].backward()
     assert calls == expected
     assert all(module.training for module in model.modules())
+
+
+def test_workers_draw_what_one_worker_draws_with_more_micro_batches(monkeypatch):
+    """Batch m of worker r is number 2 m + r of the update, also with --update-freq."""
+
+    def drawn(rank: int, workers: int, micro_batches: int) -> list[float]:
+        monkeypatch.setattr(electra.distributed, "is_initialized", lambda: True)
+        monkeypatch.setattr(electra.distributed, "get_rank", lambda: rank)
+        monkeypatch.setattr(electra.distributed, "get_world_size", lambda: workers)
+        torch.manual_seed(8)
+        random = electra.StepGenerator()
+        device = torch.device("cpu")
+        return [float(torch.rand((), generator=random.at(device, training=True))) for _ in range(micro_batches)]
+
+    alone, first, second = drawn(0, 1, 4), drawn(0, 2, 2), drawn(1, 2, 2)
+    assert alone == [first[0], second[0], first[1], second[1]]
+    assert len(set(alone)) == 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -30,7 +31,7 @@ pytest.importorskip("accelerate", reason="transformers' Trainer needs accelerate
 
 from truneg_fairseq.commands.main import main  # noqa: E402
 from truneg_fairseq.errors import TrueNegError  # noqa: E402
-from truneg_fairseq.hf import TrueNegativeArguments, vocabulary_of  # noqa: E402
+from truneg_fairseq.hf import TrueNegativeArguments, TrueNegativeTrainer, vocabulary_of  # noqa: E402
 from truneg_fairseq.objectives.build import read_corpus_targets  # noqa: E402
 from truneg_fairseq.synonyms.build import cache_path  # noqa: E402
 
@@ -248,3 +249,16 @@ def test_every_folder_with_weights_says_how_they_came_about_and_a_run_that_conti
     assert record["base_model"] == "bert", "whose weights went on"
     assert len(record["changes"]) == len(lines)
     assert all(f"another {change.partition(' on: ')[2]}" in " ".join(found) for change in record["changes"])
+
+
+@pytest.mark.parametrize(
+    ("end", "remainder", "found"),
+    [(False, 5, [4, 4]), (True, -1, [4, 4]), (True, 5, [4, 1]), (True, 3, [3, 0]), (True, 8, [4, 4])],
+)
+def test_examples_that_fill_the_last_batches_are_not_evaluated_twice(end, remainder, found):
+    """Two processes, each with a batch of 4: accelerate fills them with examples of the first batches."""
+    state = SimpleNamespace(in_dataloader=True, end_of_dataloader=end, remainder=remainder)
+    machine = SimpleNamespace(accelerator=SimpleNamespace(gradient_state=state))
+    for rank, expected in enumerate(found):
+        machine.args = SimpleNamespace(process_index=rank)
+        assert TrueNegativeTrainer._new_examples(machine, 4) == expected

@@ -142,6 +142,18 @@ def test_other_programs_keep_their_signals():
     run_command([sys.executable, "-c", program])
 
 
+def test_a_program_that_goes_on_after_a_training_gets_its_signals_again(data_bin, tmp_path):
+    """The first SIGTERM after it ends the program, as before it."""
+    command = training(data_bin, tmp_path / "run", *STOCK, "--max-update", 1)
+    program = (
+        "import os, signal, sys; sys.argv[:2] = ['fairseq-train']\nfrom fairseq_cli.train import cli_main\n"
+        "cli_main(); assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL; os.kill(os.getpid(), signal.SIGTERM)\n"
+        "print('went on')"
+    )
+    result = run_command([sys.executable, "-c", program, "train", *command[3:]], check=False)
+    assert result.returncode in (-signal.SIGTERM, 128 + signal.SIGTERM) and "went on" not in result.stdout
+
+
 def test_a_run_that_starts_elsewhere_does_not_promise_to_continue(data_bin, tmp_path):
     run_command(training(data_bin, tmp_path / "first", *STOCK, "--max-update", 2))
     log, folder = tmp_path / "log", tmp_path / "run"

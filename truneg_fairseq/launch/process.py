@@ -262,7 +262,7 @@ def peak_memory_mb(*, cpu: bool) -> float | None:
     import torch
 
     if not cpu and torch.cuda.is_available():
-        return torch.cuda.memory_reserved() / 1e6
+        return torch.cuda.max_memory_reserved() / 1e6
     status = Path("/proc/self/status")
     found = re.search(r"VmHWM:\s*(\d+) kB", status.read_text()) if status.exists() else None
     return None if found is None else int(found[1]) * 1024 / 1e6

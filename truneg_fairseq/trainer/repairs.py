@@ -136,6 +136,8 @@ def _train(main: Callable[..., Any], cfg: Any) -> None:
         if "install" not in str(error):
             raise
         raise SystemExit(f"truneg_fairseq: error: fairseq: {reason(error)}") from None
+    finally:
+        stopping.REQUEST.forget()
 
 
 def _started_by_torchrun() -> bool:

@@ -62,6 +62,14 @@ class StopRequest:
                 signal.signal(number, self._ask)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
 
+    def forget(self) -> None:
+        """After a training: a program that goes on gets its signals again."""
+        self.number, self._has_begun = None, False
+        if threading.current_thread() is threading.main_thread():
+            for number in (*STOPPING, signal.SIGINT):
+                if signal.getsignal(number) == self._ask:
+                    signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
     def _ask(self, number: int, frame: FrameType | None) -> None:
         if multiprocessing.parent_process() is not None and multiprocessing.current_process().daemon:
             return  # a process that reads data was forked with this handler; the training ends it
