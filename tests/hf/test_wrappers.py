@@ -100,13 +100,6 @@ def test_adapters_train_and_are_saved(tmp_path, peft):
         torch.testing.assert_close(loaded.eval()(**inputs).logits, model.eval()(**inputs).logits)
 
 
-@pytest.mark.slow
-def test_a_compiled_model_trains_and_evaluates(tmp_path):
-    machine = trainer(torch.compile(small_model(), backend="eager"), tmp_path, max_steps=1)
-    machine.train()
-    assert machine.evaluate()["eval_loss"] > 0
-
-
 def test_compiled_by_the_trainer(tmp_path):
     """ELECTRA: tests/hf/test_electra.py."""
     plain, _ = one_update("BertForMaskedLM", tmp_path, {"sr_sent_weight": 2.0})

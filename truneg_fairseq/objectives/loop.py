@@ -278,8 +278,8 @@ class TrueNegativeLoss(Objective):
             with torch.no_grad():
                 first = cross_entropy_of_hidden(states, target=target, coefficient=counted, **head)
             predicted = predicted._replace(prediction=first.prediction)
-            passes = passes.of(predicted)
-            judged = self.judge(predicted, passes)
+            known = passes.of(predicted)
+            judged = self.judge(predicted, known)
             factors = self.keep(judged, first.plain)
             factors = counted if factors is None else counted * factors
             blocks = cross_entropy_of_hidden(states, target=target, coefficient=factors, **head)
@@ -288,12 +288,14 @@ class TrueNegativeLoss(Objective):
             factors = counted if factors is None else counted * factors
             blocks = cross_entropy_of_hidden(states, target=target, coefficient=factors, **head)
             judged = predicted._replace(prediction=blocks.prediction)
+            known = passes.of(judged)
         else:
             blocks = cross_entropy_of_hidden(states, target=target, coefficient=counted, keep=keep, **head)
             judged = predicted._replace(prediction=blocks.prediction)
             if found:
                 judged = judged._replace(**FalseNegatives.joined(found)._asdict())
-        return judged, passes.of(judged), blocks.total, torch.where(predicted.counted, blocks.plain, 0.0)
+            known = passes.of(judged)
+        return judged, known, blocks.total, torch.where(predicted.counted, blocks.plain, 0.0)
 
     @property
     def _judges_at_once(self) -> bool:
