@@ -72,6 +72,12 @@ def test_a_teacher_that_was_not_trained_and_a_missing_text_are_one_line(texts, t
         main("short", "--texts", tmp_path / "nowhere", "--output", tmp_path / "out")
 
 
+def test_the_tables_of_the_page_are_made_of_the_published_lines():
+    made = runpy.run_path(str(REPOSITORY / "docs" / "results" / "from_scratch.py"))
+    table = made["tables"](made["read_results"]([made["LINES"]]))
+    assert table in made["PAGE"].read_text(encoding="utf-8"), "python docs/results/from_scratch.py"
+
+
 @pytest.mark.slow
 def test_captions_by_five_people(tmp_path, main):
     """One of the five descriptions is the caption itself, and words that it has are not others' words."""

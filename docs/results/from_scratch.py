@@ -159,10 +159,19 @@ def judged(setting: Setting) -> Iterator[str]:
 
 def curves(setting: Setting) -> Iterator[str]:
     """The differences after each quarter, and the losses with a temperature and with counts at inference."""
-    titles = ["after 25 %", "50 %", "75 %", "100 %", "with a temperature", "with the counts looked up"]
+    titles = [
+        "after 25 %",
+        "50 %",
+        "75 %",
+        "100 %",
+        "with a temperature",
+        "with the counts looked up",
+        "other kind, looked up",
+    ]
     yield f"| `{setting.name}`, same kind, bits ↓ | {' | '.join(titles)} |"
     yield "|---|" + "---:|" * len(titles)
     metrics = [(BITS, 25.0), (BITS, 50.0), (BITS, 75.0), (BITS, None), ("bits_tempered", None), ("bits_corpus", None)]
+    metrics.append(("bits_other_corpus", None))
     for arm in setting.arms:
         if arm == "plain":
             cells = [mean(setting.values(arm, metric, at)) for metric, at in metrics]
@@ -210,15 +219,18 @@ def needed(settings: Sequence[Setting]) -> Iterator[str]:
     yield ""
 
 
+def tables(results: Sequence[Result]) -> str:
+    settings = [Setting(name, results) for name in dict.fromkeys(each.group for each in results)]
+    lines = [line for setting in settings for line in judged(setting)]
+    lines += [line for setting in settings for line in curves(setting)]
+    return "\n".join([*lines, *needed(settings)]).rstrip()
+
+
 def main() -> None:
     if len(sys.argv) > 1:
         found = map(published, read_results([Path(sys.argv[1]) / "results.jsonl"]))
         LINES.write_text("".join(each.line for each in found), encoding="utf-8")
-    results = read_results([LINES])
-    settings = [Setting(name, results) for name in dict.fromkeys(each.group for each in results)]
-    lines = [line for setting in settings for line in judged(setting)]
-    lines += [line for setting in settings for line in curves(setting)]
-    made = "\n".join([*lines, *needed(settings)]).rstrip()
+    made = tables(read_results([LINES]))
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     PAGE.write_text(f"{before}{BEGIN}\n\n{made}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
     print(made)

@@ -33,7 +33,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from truneg_fairseq import TrueNegativeLoss
-from truneg_fairseq.corpus_counts import count_tokens
+from truneg_fairseq.corpus_counts import CountsShare, count_tokens
 from truneg_fairseq.errors import TrueNegError, one_line_errors
 from truneg_fairseq.files import replacing_file, replacing_text
 from truneg_fairseq.objectives import TrueNegativeOptions
@@ -56,6 +56,7 @@ TEACHERS = (11, 12, 13, 14)  # the seeds of the plain models that teach; also of
 FLAT_WORDS = 8  # of the teacher whose best words are alike
 BLOCK = 20  # sequences whose scores are one item of a result line
 TEMPERATURES = tuple(0.7 + 0.05 * step for step in range(15))
+ALL = CountsShare(1.0, 0.0, 1.0)  # the counts alone, where they have words
 SHARES = tuple(step / 50 for step in range(50))  # of counts that are mixed into the predictions
 HEADS = 4
 JUDGED = 128  # sequences that are measured at once
@@ -330,7 +331,7 @@ def measure(predict: Predict, text: Text, lookups: dict[str, CorpusTargets]) -> 
         for kind, counts in lookups.items():
             # With a share of 1 it is the counts' probability, and the model's where there are none.
             parts = zip(log.split([len(batch.gold) for batch in batches]), batches, strict=True)
-            alone = torch.cat([counts.mixed(each, batch.tokens, batch.positions, PAD, 1.0) for each, batch in parts])
+            alone = torch.cat([counts.mixed(each, batch.tokens, batch.positions, PAD, ALL) for each, batch in parts])
             losses[kind] = partial(mixed, gathered(log, gold).exp(), gathered(alone, gold).exp())
         for name, loss in losses.items():
             if part == "valid":
