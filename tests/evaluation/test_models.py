@@ -431,7 +431,10 @@ def test_mistakes_are_one_line(tmp_path, monkeypatch):
     BartForConditionalGeneration(BartConfig(**sizes)).save_pretrained(tmp_path)
     with pytest.raises(TrueNegError, match="is a bart, which reads and writes; expected a masked LM"):
         hugging_face_scorer(tmp_path, 1, cpu=True)
-    for task, line in (("blimpp=x", "--task blimpp: found no yardstick.*mean blimp"), ("blimp", "expected NAME=FILE")):
+    for task, line in (
+        ("blimpp=x", "--task blimpp: found no yardstick.*mean blimp"),
+        ("blimp", "--task blimp: expected blimp=FILE"),
+    ):
         with pytest.raises(SystemExit, match=line):
             main(["evaluate", str(tmp_path), "--task", task])
     counts = ["data", "counts", "--output", str(tmp_path / "c.npz"), "--tokenizer"]
