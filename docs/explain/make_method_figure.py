@@ -124,7 +124,7 @@ def figure() -> str:
         text(20, 162, "Blue: the target, towards which the loss moves", "small dim"),
         text(20, 180, "the model. Below: five objectives.", "small dim"),
         '<rect class="card" x="324" y="20" width="288" height="166" rx="8"/>',
-        text(338, 46, "The model’s distribution at [MASK]", "bold"),
+        text(338, 46, "The model at [MASK]", "bold"),
         *words(400, 62),
         *bars(410, 62, PREDICTED, "model"),
     ]

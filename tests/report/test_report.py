@@ -6,17 +6,20 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import itertools
 import json
 import math
 import re
 import shutil
+import subprocess
 import xml.etree.ElementTree as ET
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 from support.cli_runs import hydra, training
-from support.commands import run_command, truneg
+from support.commands import REPOSITORY, run_command, truneg
 from support.squad_examples import one_line
 
 from truneg_fairseq.commands.main import main
@@ -30,6 +33,7 @@ from truneg_fairseq.evaluation.explain import (
 )
 from truneg_fairseq.report.charts import Bar, interval_chart, line_chart, thinned
 from truneg_fairseq.report.html import Cell, Page, Section, Table
+from truneg_fairseq.report.page import report_page
 from truneg_fairseq.report.run import find_runs
 from truneg_fairseq.results.result import Metric, Result, append_result
 from truneg_fairseq.trainer.folder import read_series
@@ -270,3 +274,52 @@ def test_many_points_become_means():
     assert len(few) == 300
     assert all(y == 0.5 for _, y in few)
     assert few[0][0] == 49.5
+
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+MEASURE = """
+<script>
+const cut = [];
+for (const svg of document.querySelectorAll("svg")) {
+  const boxes = [svg, ...svg.querySelectorAll("rect[rx]")].map((box) => box.getBoundingClientRect());
+  for (const text of svg.querySelectorAll("text")) {
+    const own = text.getBoundingClientRect();
+    const around = boxes.filter((box) => box.left <= own.left && own.left < box.right && box.top <= own.top
+      && own.bottom <= box.bottom && box.width > 250);
+    if (text.textContent.trim() && (!around.length || around.some((box) => own.right > box.right + 1)))
+      cut.push(text.textContent);
+  }
+}
+for (const chart of document.querySelectorAll(".chart"))
+  if (chart.scrollWidth > chart.clientWidth + 1) cut.push("a chart");
+document.body.dataset.cut = JSON.stringify(cut);
+</script>
+"""
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium or Chrome is there to measure texts with")
+@pytest.mark.parametrize("font", ["DejaVu Sans", "Liberation Sans"])
+@pytest.mark.parametrize("width", [1200, 700])
+def test_a_browser_cuts_no_text_of_the_pictures_and_of_a_page(font, width, tmp_path):
+    """With the wide sans-serif of Linux and with a narrow one."""
+    lines = [
+        Result(model=model, task="T", seed=seed, metrics={"bits": 6 + seed / 9, "hits": 0.4}, shown=shown)
+        for model, shown in itertools.product(
+            ("baseline", "label-smoothing", "corpus-embedding-targets"),
+            [{"bits": Metric("bits", False, "bits"), "hits": Metric("hits", True)}],
+        )
+        for seed in (1, 2, 3)
+    ]
+    page = report_page([], lines)
+    titles = [chart.title for section in page.sections for chart in section.charts]
+    assert len(titles) == len(set(titles)) == 2
+    drawn = re.sub("<meta http-equiv.*", "", page.render())  # which lets no script of ours run
+    pictures = [next((REPOSITORY / "docs").rglob(name)) for name in ("summary.svg", "method.svg", "sentences.svg")]
+    drawn += "".join(f"<div>{path.read_text(encoding='utf-8')}</div>" for path in pictures)
+    style = f"<style>* {{ font-family: '{font}' !important }}</style>"
+    (tmp_path / "page.html").write_text(style + drawn + MEASURE, encoding="utf-8")
+    switches = "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --dump-dom"
+    switches += f" --disable-component-update --disable-sync --user-data-dir={tmp_path / 'user'}"
+    command = [BROWSER, *switches.split(), f"--window-size={width},900", f"file://{tmp_path / 'page.html'}"]
+    found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+    assert unescape(re.search(r'data-cut="([^"]*)"', found)[1]) == "[]"

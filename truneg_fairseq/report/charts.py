@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -27,6 +28,7 @@ _SHAPES = ["circle", "square", "triangle-up", "diamond", "cross"]
 _SYMBOLS = {True: {"symbolSize": 70, "symbolStrokeWidth": 0}, False: {"symbolSize": 400}}  # of points, of lines alone
 _WIDTH, _HEIGHT = 290, 170
 _MOST_POINTS, _MOST_MARKED = 300, 40
+_TEXTS, _WIDER = re.compile(r'"(?:label|series|text|title)": "((?:[^"\\]|\\.)*)"'), 1.7  # pixels per character
 _NOT_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
@@ -148,9 +150,10 @@ def difference_charts(comparison: Comparison) -> list[Chart]:
                 ends = None if interval is None else (quantity.factor * interval.low, quantity.factor * interval.high)
                 bar = Bar(quantity.heading, quantity.factor * summary.difference, ends, summary.model)
                 found.setdefault((title, quantity.unit), []).append(bar)
+    several = Counter(title for title, _ in found)  # two charts of a page have different titles
     return [
         interval_chart(
-            f"{title}: differences to {comparison.baseline}",
+            f"{title}: differences to {comparison.baseline}" + (f", {unit}" if several[title] > 1 else ""),
             bars,
             x_title=f"{unit or 'difference'}; mean over seeds, 95 % interval",
         )
@@ -191,5 +194,10 @@ def _svg(drawing: Any, *, background: str) -> str:
         title={"color": _INK, "fontSize": 14, "anchor": "start", "offset": 12},
         view={"stroke": None},
     )
-    drawn: str = vl_convert.vegalite_to_svg(json.dumps(drawing.to_dict()))
+    specification = drawing.to_dict()
+    texts = _TEXTS.findall(json.dumps(specification, ensure_ascii=False))
+    # Texts are measured in Arial: in DejaVu Sans, which most Linux browsers have for sans-serif, they are wider.
+    room = 5 + _WIDER * max(map(len, texts), default=0)
+    specification["padding"] = {"left": room, "right": room, "top": 5, "bottom": 5}
+    drawn: str = vl_convert.vegalite_to_svg(json.dumps(specification))
     return drawn
