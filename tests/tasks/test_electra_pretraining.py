@@ -270,6 +270,8 @@ def test_a_masked_lm_criterion_trains_stock_roberta_on_it(folder):
 
 def test_seeds_change_examples_order_and_masks(folder, tmp_path, monkeypatch):
     assert same(*(batches(task_on(folder, seed=3))[0] for _ in range(2)))
+    one, other = (task_on(folder, seed=seed).dataset("train").sizes.tolist() for seed in (1, 2))
+    assert one != other, "segments and lengths are drawn"
     write_dictionary(tmp_path)
     write_split(tmp_path, "train", [[4] * 29 * 50])  # a line without ends, to be cut into the same examples
     monkeypatch.setattr(electra_pretraining, "_ONE_SEGMENT", 0)
