@@ -95,10 +95,12 @@ class CorpusCounts(_Metadata):
                 f"{wanted[:12]}); count the text of this one with 'truneg data counts'"
             )
         pairs, triples = (Counted(arrays[f"{kind}_steps"].cumsum(), arrays[f"{kind}_n"]) for kind in ("pair", "triple"))
-        for counted, digits in ((pairs, 2), (triples, 3)):
-            keys, largest = counted.keys, len(symbols) ** digits
-            fits = keys.shape == counted.counts.shape and len(arrays["words"]) == len(symbols)
-            if not fits or (len(keys) and not (0 <= keys[0] <= keys[-1] < largest and (np.diff(keys) > 0).all())):
+        size = len(arrays["words"])  # of a dictionary with or without its ``<mask>``, and tags of languages
+        for keys, counts, places in ((pairs.keys, pairs.counts, size), (triples.keys, triples.counts, size**2)):
+            ascends = keys.shape == counts.shape and (np.diff(keys, prepend=-1) > 0).all()
+            # Ids are digits of base V; the last one, and the first of a pair, are words that a soft target may have.
+            tokens = [*(keys % size)[:1], (keys % size).max(initial=0)] if ascends and size else [len(symbols)]
+            if max(*tokens, keys[-1:].max(initial=0) // places) >= len(symbols):
                 raise TrueNegError(f"{path}: its counts are not of {len(symbols)} tokens; expected {_EXPECTED}")
         return cls(words=arrays["words"], pairs=pairs, triples=triples, **asdict(known))
 

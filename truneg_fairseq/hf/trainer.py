@@ -163,7 +163,8 @@ class TrueNegativeTrainer(Trainer):
         examples = len(labels)
         if not model.training and (examples := self._new_examples(examples)) < len(labels):
             labels, others["input_ids"] = labels.clone(), others["input_ids"].clone()
-            labels[examples:], others["input_ids"][examples:] = IGNORED, self.true_negative_loss.padding
+            # Without a padding token any other does: nothing of these examples is predicted.
+            labels[examples:], others["input_ids"][examples:] = IGNORED, max(0, self.true_negative_loss.padding)
         # An update may have no masked token, and 0 / 0 would make every weight NaN.
         masked = None if num_items_in_batch is None else at_least_one(num_items_in_batch)
         update = None
