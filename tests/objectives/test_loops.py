@@ -65,6 +65,21 @@ def test_a_batch_without_a_label_is_0_with_gradient_0():
         assert logits.grad is not None and not logits.grad.any(), name
 
 
+@pytest.mark.parametrize("watched", [False, True])
+def test_an_attention_mask_says_what_is_padding_where_no_id_does(watched):
+    model, batch, losses = tiny_bert(), tiny_batch(), []
+    labels = batch.pop("labels")
+    for loss_fn in (
+        TrueNegativeLoss(sr_sent_weight=20.0),
+        TrueNegativeLoss.for_symbols(range(WORDS), padding=0, sr_sent_weight=20.0),
+    ):
+        if watched:
+            loss_fn.watch(model)
+        logits = model(**batch).logits
+        losses.append(loss_fn(logits, labels, **({} if watched else {**batch, "model": model})))
+    assert losses[0].item() == losses[1].item()
+
+
 def test_no_graph_break():
     logits, labels = torch.randn(8, WORDS, requires_grad=True), torch.tensor([4, 5, 6, 7, -100, 8, 9, 10])
     given = {"embeddings": torch.randn(WORDS, 8, requires_grad=True), "input_ids": labels.clamp(min=0)[None]}

@@ -171,7 +171,7 @@ class TrueNegativeLoss(Objective):
         if self._is_plain() and targets is None:
             return self._reduced(*self._plain(rows, batch), batch, items)
         predicted = self.predict(rows, batch.grid, batch.tokens, batch.places, self.ignore_index)
-        predicted = self._completed(predicted, batch)
+        predicted = self._completed(predicted, batch, attention_mask)
         passes = self._passes_of(predicted, attention_mask, model, embeddings)
         _, outcome = self.step(predicted, passes, self._update(predicted, items), self._by_position)
         loss = outcome.loss if torch.is_grad_enabled() else self._plain(rows, batch)[0]
@@ -219,7 +219,7 @@ class TrueNegativeLoss(Objective):
         states = states if batch.chosen is None else states.index_select(0, batch.chosen)
         logits = no_logits(states, weight)
         predicted = self.predict(logits, batch.grid, batch.tokens, batch.places, self.ignore_index)
-        predicted = self._completed(predicted, batch)
+        predicted = self._completed(predicted, batch, attention_mask)
         passes = self._passes_of(predicted, attention_mask, model, embeddings)
         update = self._update(predicted, num_items)
         outcome, plain = self.step_of_hidden(states, (weight, bias), predicted, passes, update)
@@ -362,8 +362,18 @@ class TrueNegativeLoss(Objective):
             batch = batch.at(chosen)
         return batch
 
-    def _completed(self, predicted: MaskedPredictions, batch: Batch) -> MaskedPredictions:
-        """With the weights and targets of a batch; words are judged alone where the sentences are not known."""
+    def _completed(
+        self, predicted: MaskedPredictions, batch: Batch, attention_mask: Tensor | None
+    ) -> MaskedPredictions:
+        """With the weights and targets of a batch; words are judged alone where the sentences are not known.
+
+        Where no id is known to be padding, the attention mask says what is.
+        """
+        if self.padding < 0:
+            seen = {} if self._watch is None or not batch.is_known else self._watch.inputs
+            mask = seen.get("attention_mask") if attention_mask is None else attention_mask
+            if mask is not None and mask.shape == predicted.original.shape:
+                predicted = predicted._replace(real=mask.ne(0))
         if not batch.is_known and self.continues is not None and self.boundaries is not None:
             known = predicted.gold.lt(len(self.continues)) & predicted.counted
             alone = self.boundaries.whole_alone(predicted.gold.where(known, 0)) & known
@@ -376,7 +386,7 @@ class TrueNegativeLoss(Objective):
         """The denominators of an update with so many items: its other tokens in this batch's proportion."""
         if items is None:
             return None
-        masked, real, items = judged.counted.sum(), judged.original.ne(self.padding).sum(), at_least_one(items)
+        masked, real, items = judged.counted.sum(), self.real(judged).sum(), at_least_one(items)
         return UpdateSize(items, real * items / masked.clamp(min=1))
 
     def _passes_of(

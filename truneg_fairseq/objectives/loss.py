@@ -143,6 +143,10 @@ class Objective(nn.Module):
         whole = self._whole(original).reshape(-1)[positions] & counted if self.boundaries else None
         return MaskedPredictions(logits, original, positions, gold, self.most_likely(logits), counted, whole)
 
+    def real(self, predicted: MaskedPredictions) -> Tensor:
+        """The tokens that are not padding, bool, shape (B, T)."""
+        return predicted.original.ne(self.padding) if predicted.real is None else predicted.real
+
     def most_likely(self, logits: Tensor) -> Tensor:
         """The prediction of each row, int64, shape (N,)."""
         allowed = self.allowed if logits.device.type != "meta" else None
@@ -220,7 +224,7 @@ class Objective(nn.Module):
             for name, weight, term in self._terms:
                 values, logged = term(judged, passes), SR_COUNTS.get(name, (f"term:{name}", f"term_size:{name}"))
                 if term.over == "tokens":
-                    real = judged.original.ne(self.padding)
+                    real = self.real(judged)
                     counts[logged[1]] = real.sum()
                     value = values.where(real, values.new_zeros(())).sum()
                     counts[logged[0]] = value.detach()

@@ -46,6 +46,7 @@ class MaskedPredictions(NamedTuple):
     # fp32, shape (N,), the factor of each position's loss; None for 1
     weights: Tensor | None = None
     given: tuple[Any, ...] = ()  # SoftTargets of this batch alone, beside those of the options
+    real: Tensor | None = None  # bool, shape (B, T), the tokens that are not padding; None for those of another id
 
     def part(self, rows: slice) -> MaskedPredictions:
         """Some of the predictions, of the same sentences; without targets of the batch's own."""
