@@ -35,10 +35,18 @@ _server.set_forkserver_preload(PRELOADED)
 class ForkedCommand:
     """What the tests ask of :class:`subprocess.Popen`."""
 
-    def __init__(self, command: Sequence[str], environment: dict[str, str], cwd: str, stdout: str, stderr: str) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: dict[str, str],
+        cwd: str,
+        stdout: str,
+        stderr: str,
+        stdin: str = os.devnull,
+    ) -> None:
         path = _path_of_a_fresh_process(environment["PYTHONPATH"])
         with patch.dict(os.environ, BEFORE_IMPORTS):
-            self._process = _server.Process(target=_run, args=(command, environment, path, cwd, stdout, stderr))
+            self._process = _server.Process(target=_run, args=(command, environment, path, cwd, stdout, stderr, stdin))
             self._process.start()
         assert self._process.pid is not None
         self.pid: int = self._process.pid
@@ -71,12 +79,20 @@ def _path_of_a_fresh_process(python_path: str) -> list[str]:
 
 
 def _run(
-    command: Sequence[str], environment: dict[str, str], path: list[str], cwd: str, stdout: str, stderr: str
+    command: Sequence[str],
+    environment: dict[str, str],
+    path: list[str],
+    cwd: str,
+    stdout: str,
+    stderr: str,
+    stdin: str,
 ) -> None:
     """Runs "-m module", "-c code" or "script" with its arguments as the interpreter's ``__main__``."""
     for number, file in ((1, stdout), (2, stderr)):
         os.dup2(os.open(file, os.O_WRONLY | os.O_APPEND), number)
+    os.dup2(os.open(stdin, os.O_RDONLY), 0)
     # The server's own were made for other files, of which they know whether one can seek in them.
+    sys.stdin = os.fdopen(0, closefd=False)
     sys.stdout = os.fdopen(1, "w", closefd=False)
     sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
     os.chdir(cwd)

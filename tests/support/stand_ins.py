@@ -32,7 +32,8 @@ sys.exit(int(server.makefile().readline()))
 class _Request(socketserver.StreamRequestHandler):
     def handle(self) -> None:
         pid, cwd, environment, command = json.loads(self.rfile.readline())
-        process = ForkedCommand(command, environment, cwd, f"/proc/{pid}/fd/1", f"/proc/{pid}/fd/2")
+        stdin, stdout, stderr = (f"/proc/{pid}/fd/{number}" for number in range(3))
+        process = ForkedCommand(command, environment, cwd, stdout, stderr, stdin)
         self.wfile.write(b"%d\n" % process.wait())
 
 
