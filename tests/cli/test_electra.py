@@ -130,5 +130,6 @@ def test_the_recipes_page_names_options_that_exist():
     assert len(found) >= 7
     for weight, overrides in found:
         defaults = {name: ElectraOptions.__dataclass_fields__[name].default for name, _ in overrides}
-        values = {name: float(value) if defaults[name] == 0 else value for name, value in overrides}
+        # hydra takes a text with "=" in quotes of its own, within the shell's.
+        values = {name: float(value) if defaults[name] == 0 else value.strip("\"'") for name, value in overrides}
         ElectraOptions(**{"hc_weight": weight, **values}).check()

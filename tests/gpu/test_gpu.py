@@ -16,7 +16,7 @@ import torch
 from support.commands import PLUGIN, TINY_MODEL, TINY_TRAINING, fairseq_train, run_command, truneg
 from support.trainings import parse
 
-from truneg_fairseq.objectives import find_false_negatives, pair_keys
+from truneg_fairseq.objectives import SynonymLists
 from truneg_fairseq.optim import ElectraAdam
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -78,19 +78,17 @@ def test_generation_trains(precision, data_bin, tmp_path):
     assert float(steps(result.stdout)[-1]["smoothed"]) > 0
 
 
-def test_corrections_on_the_device_are_those_on_the_host():
+def test_pairs_are_looked_up_on_the_device_as_on_the_host():
     torch.manual_seed(1)
     vocabulary, count = 40_000, 200_000
-    table = torch.randint(vocabulary, (2, 100_000))
+    table = torch.randint(vocabulary, (100_000, 2)).unique(dim=0).T
     gold, prediction = torch.randint(vocabulary, (2, count))
     chosen = torch.randint(table.size(1), (count // 2,))
     gold[: count // 2], prediction[: count // 2] = table[0, chosen], table[1, chosen]
-    whole = torch.rand(count) < 0.8
-    arguments = (gold, prediction, whole, pair_keys(table[0], table[1]))
-    on_host = find_false_negatives(*arguments)
-    on_device = find_false_negatives(*(argument.cuda() for argument in arguments))
-    assert on_host.any()
-    assert torch.equal(on_device.cpu(), on_host)
+    lists = SynonymLists(*table, vocabulary)
+    on_host = lists.contains(gold, prediction)
+    assert on_host[: count // 2].all()
+    assert torch.equal(lists.cuda().contains(gold.cuda(), prediction.cuda()).cpu(), on_host)
 
 
 def test_torchrun_with_nccl(data_bin, tmp_path):
