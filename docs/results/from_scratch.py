@@ -228,8 +228,10 @@ def tables(results: Sequence[Result]) -> str:
 
 def main() -> None:
     if len(sys.argv) > 1:
-        found = map(published, read_results([Path(sys.argv[1]) / "results.jsonl"]))
-        LINES.write_text("".join(each.line for each in found), encoding="utf-8")
+        found = read_results([Path(sys.argv[1]) / "results.jsonl"])
+        ended = {(each.group, each.model, each.seed) for each in found if each.at is None}
+        kept = [published(each) for each in found if (each.group, each.model, each.seed) in ended]
+        LINES.write_text("".join(each.line for each in kept), encoding="utf-8")
     made = tables(read_results([LINES]))
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     PAGE.write_text(f"{before}{BEGIN}\n\n{made}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
