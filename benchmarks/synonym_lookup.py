@@ -16,17 +16,17 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from truneg_fairseq.objectives import find_false_negatives, pair_keys
+from truneg_fairseq.objectives import SynonymLists
 
 _SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
 
 
-def random_keys(pairs: int, vocabulary: int, device: torch.device) -> Tensor:
-    """The keys of that many different random pairs."""
+def random_lists(pairs: int, vocabulary: int, device: torch.device) -> SynonymLists:
+    """The lists of that many different random pairs."""
     generator = torch.Generator().manual_seed(1)
     codes = torch.randint(vocabulary * vocabulary, (pairs + pairs // 4,), generator=generator).unique()
-    codes = codes[torch.randperm(len(codes), generator=generator)[:pairs]]
-    return pair_keys(codes // vocabulary, codes % vocabulary).to(device)
+    codes = codes[torch.randperm(len(codes), generator=generator)[:pairs]].sort().values
+    return SynonymLists(codes // vocabulary, codes % vocabulary, vocabulary).to(device)
 
 
 def best_seconds(work: Callable[[], Tensor], device: torch.device, repeat: int) -> float:
@@ -46,7 +46,6 @@ def measure(device: torch.device, args: argparse.Namespace) -> None:
     generator = torch.Generator().manual_seed(2)
     shape = (args.positions,)
     gold, prediction = (torch.randint(args.vocabulary, shape, generator=generator).to(device) for _ in range(2))
-    whole_word = torch.ones(shape, dtype=torch.bool, device=device)
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     hidden = torch.randn(args.positions, args.width, device=device, dtype=dtype)
     embeddings = torch.randn(args.vocabulary, args.width, device=device, dtype=dtype)
@@ -56,8 +55,8 @@ def measure(device: torch.device, args: argparse.Namespace) -> None:
     print(f"{'pairs':>12}{'microseconds':>14}{'ratio':>8}{'of the projection':>19}")
     smallest = None
     for pairs in _SIZES:
-        keys = random_keys(pairs, args.vocabulary, device)
-        work = lambda keys=keys: find_false_negatives(gold, prediction, whole_word, keys)  # noqa: E731
+        lists = random_lists(pairs, args.vocabulary, device)
+        work = lambda lists=lists: lists.contains(gold, prediction)  # noqa: E731
         seconds = best_seconds(work, device, args.repeat)
         smallest = smallest or seconds
         print(f"{pairs:>12,}{1e6 * seconds:>14.0f}{seconds / smallest:>8.2f}{100 * seconds / projection:>17.3f} %")
