@@ -113,6 +113,11 @@ WRONG = {  # how the inputs are spoilt, and whether the checkpoint is what is co
     "pickle": (False, lambda f, d, c: only_a_pickle(f), "weights cannot be read .*; --allow-pickle also reads"),
     "more layers": (False, set_config(num_hidden_layers=3), r"16 tensors are missing \(e\.g\. bert\.encoder\.layer\.2"),
     "fewer layers": (False, set_config(num_hidden_layers=1), r"16 tensors are not known \(e\.g\. encoder\.layer\.1\."),
+    "rows": (
+        False,
+        set_config(vocab_size=5_000_000),
+        "vocab_size is 5000000, and no tensor of the weights has as many",
+    ),
     "no vocabulary": (False, lambda f, d, c: (f / "vocab.txt").unlink(), "bert: no vocabulary, but vocab_size is 23"),
     "short vocabulary": (False, edit("vocab.txt", "cat\n", ""), r"txt: 22 tokens, but vocab_size is 23"),
     "another vocabulary": (False, edit("vocab.txt", "cat\n", "cow\n"), r"dict\.txt: 1 of its 23 .*'cat'"),

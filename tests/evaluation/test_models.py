@@ -32,7 +32,7 @@ from truneg_fairseq.data.tokenizer import wordpiece_tokenizer
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.evaluation import held_out, minimal_pairs
 from truneg_fairseq.evaluation.held_out import HeldOut
-from truneg_fairseq.evaluation.hf_scorer import hugging_face_scorer
+from truneg_fairseq.evaluation.hf_scorer import HuggingFaceTokens, hugging_face_scorer
 from truneg_fairseq.evaluation.minimal_pairs import Blimp
 from truneg_fairseq.evaluation.models import OpenedModel, OpeningOptions
 from truneg_fairseq.evaluation.scorer import Query
@@ -421,6 +421,10 @@ def test_weights_of_layers_that_the_configuration_lacks_are_refused(tmp_path):
         TrueNegError, match=r"its weights have bert\.encoder\.layer\.1\..*config\.json describes does not"
     ):
         hugging_face_scorer(folder, 0, cpu=True)
+    (folder / "config.json").write_text(json.dumps(config | {"vocab_size": 5_000_000}))  # would fill the memory
+    for read in (HuggingFaceTokens, lambda folder: hugging_face_scorer(folder, 0, cpu=True)):
+        with pytest.raises(TrueNegError, match="vocab_size is 5000000, and no tensor of the weights has as many rows"):
+            read(folder)
 
 
 def test_mistakes_are_one_line(tmp_path, monkeypatch):

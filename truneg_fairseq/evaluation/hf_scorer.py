@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from typing_extensions import override
 
+from ..convert.architecture import check_vocab_size
 from ..convert.from_hf import ADAPTER, quiet_transformers
 from ..data.tokenizer import trimmed
 from ..errors import TrueNegError, reason, require
@@ -35,13 +36,15 @@ class HuggingFaceTokens(Tokens):
 
     def __init__(self, folder: Path, tokenization: str = "auto") -> None:
         require("transformers", extra="hf")
-        from transformers import AutoConfig, AutoTokenizer
+        from transformers import AutoTokenizer
 
         base = _base(folder)
         try:
             has_own = any((folder / name).exists() for name in ("tokenizer.json", "vocab.txt", "tokenizer_config.json"))
             self.tokenizer: Any = AutoTokenizer.from_pretrained(str(folder if has_own else base), **_LOCAL)
-            size = int(AutoConfig.from_pretrained(str(base), **_LOCAL).vocab_size)
+            size = int(_config(base).vocab_size)
+        except TrueNegError:
+            raise
         except Exception as error:  # transformers fails in many ways
             raise _refused(folder, error) from None
         self.mask = self.tokenizer.mask_token_id
@@ -75,12 +78,12 @@ def hugging_face_scorer(folder: Path, padding: int, *, cpu: bool = False, causal
     folder may be a LoRA adapter's (PEFT), or ElectraTrainer's: its generator predicts, its discriminator encodes.
     """
     require("transformers", extra="hf")
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
+    from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
 
     kind: Any = AutoModelForCausalLM if causal else AutoModelForMaskedLM
     base = _base(folder)
     try:
-        config = AutoConfig.from_pretrained(str(base), **_LOCAL)
+        config = _config(base)
         if _BOTH_HALVES in (config.architectures or ()):
             from ..hf.electra import ElectraForReplacedTokens as kind
         with quiet_transformers():
@@ -149,6 +152,15 @@ def _base(folder: Path) -> Path | str:
             f"already; expected one of them: move {ADAPTER} elsewhere, or give the adapter a folder of its own"
         )
     return str(read_json(folder / ADAPTER, dict[str, Any], expected="PEFT's configuration")["base_model_name_or_path"])
+
+
+def _config(base: Path | str) -> Any:
+    """transformers' configuration of a folder, whose vocabulary is that of the weights."""
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(str(base), **_LOCAL)
+    check_vocab_size(Path(base), config)
+    return config
 
 
 def _check_layers(folder: Path, model: Any, unexpected: Iterable[str]) -> None:
