@@ -160,6 +160,18 @@ def test_an_update_without_masked_tokens_has_no_gradient(tmp_path):
     assert not any(gradient.any() for gradient in gradients(model, loss).values())
 
 
+@pytest.mark.parametrize(("averaged", "share"), [(True, 3), (False, 1)])
+def test_the_loss_is_over_the_masked_tokens_of_all_processes(averaged, share, tmp_path, monkeypatch):
+    """Their gradients are averaged: a third of three times the loss."""
+    model, inputs = small_model().train(), batch()
+    machine = trainer(model, tmp_path, average_tokens_across_devices=averaged)
+    alone = machine.compute_loss(model, dict(inputs), num_items_in_batch=torch.tensor(7))
+    monkeypatch.setattr(type(machine.accelerator), "num_processes", 3)
+    torch.testing.assert_close(
+        machine.compute_loss(model, dict(inputs), num_items_in_batch=torch.tensor(7)), share * alone
+    )
+
+
 def test_a_padding_token_that_is_predicted_moves_no_position(tmp_path):
     """RoBERTa numbers the tokens that are not padding."""
     model, inputs, seen = small_model("RobertaForMaskedLM").train(), batch(), []

@@ -118,7 +118,6 @@ class DataCollatorForTrueNegatives(DataCollatorForLanguageModeling):
             special |= protected.bool()
         if self._words is not None:
             inside = self._words.on(tokens.device).inside(tokens) & ~special
-            inside[:, 1:] &= ~special[:, :-1]
             # One number for all tokens of a word: that at the word's place among the words of its row.
             begins = ~inside
             begins[:, 0] = True
