@@ -290,6 +290,23 @@ def test_does_it_help_from_a_hugging_face_model_to_the_verdict(folder, tmp_path,
     assert len(started.lines) == 3
 
 
+def test_a_checkpoint_of_another_dictionary_is_refused_before_the_first_training(folder, tmp_path, started):
+    tokens = [*BERT_SPECIALS, *WORDS, *PIECES]
+    save(random_model("BertModel", tokens=tokens), tmp_path / "bert", tokens)
+    convert(tmp_path / "bert", tmp_path / "bert.pt", "--data", folder / "data-bin")
+    lines = (folder / "data-bin" / "dict.txt").read_text().splitlines(keepends=True)
+    for name, changed, line in (
+        ("short", lines[1:], "embeddings, the dictionary of"),
+        ("turned", lines[::-1], "finger"),
+    ):
+        data = shutil.copytree(folder / "data-bin", tmp_path / name)
+        (data / "dict.txt").write_text("".join(changed))
+        values = (f"model.checkpoint={tmp_path / 'bert.pt'}", "model.arch=null", f"paths.data={data}")
+        with pytest.raises(SystemExit, match=line):
+            experiment(folder, tmp_path / "out", values=values)
+    assert not started.lines
+
+
 def test_init_asks_for_what_it_needs(tmp_path):
     (tmp_path / "model.pt").touch()
     for flags, line in [
@@ -480,7 +497,7 @@ def test_the_examples_are_experiments(folder, tmp_path, monkeypatch):
     (tmp_path / "judgements").touch()
     monkeypatch.setattr("truneg_fairseq.experiments.settings._check_files", lambda *_: None)
     starting = (("--arch", "bert"), False)
-    monkeypatch.setattr("truneg_fairseq.experiments.training._starting_point", lambda _: starting)
+    monkeypatch.setattr("truneg_fairseq.experiments.training._starting_point", lambda *_: starting)
     import_user_dir(EXAMPLES.parent / "yardsticks")
     files = [*EXAMPLES.glob("*.yaml"), *(commands.PLUGIN / "experiments").glob("*.yaml")]
     assert len(files) >= 7

@@ -12,11 +12,13 @@ from ..convert.architecture import pretraining_flags
 from ..corpus_counts import counts_beside
 from ..errors import TrueNegError
 from ..launch.training import MODEL_NAME, TrainingRun
-from ..models.checkpoints import read_checkpoint
+from ..models.checkpoints import check_vocabulary, read_checkpoint
 from ..objectives.options import named_sources
 from ..registry import digests
 from ..trainer.checkpoints import LAST
 from ..trainer.folder import sampled_fingerprint
+from ..vocabulary import fingerprint as fingerprint_of
+from ..vocabulary import read_symbols
 from .settings import DEFAULTS, Experiment, Options, flags_of, kept_options
 
 _WITHOUT_EFFECT = DEFAULTS.keys() | {"validate-interval-updates", "cuda-graphs", "num-workers"}
@@ -97,22 +99,28 @@ class Pretraining(TrainingRun):
         flags += ["--max-update", experiment.updates]
         if experiment.milestones:
             flags += ["--keep-interval-updates-pattern", experiment.evaluations.every]
-        flags += [f"--arch={arch}"] if start is None or arch is not None else _starting_point(start)[0]
+        flags += [f"--arch={arch}"] if start is None or arch is not None else _starting_point(start, experiment.data)[0]
         flags += [] if start is None else ["--finetune-from-model", start.resolve()]
         return flags + (["--synonym-table", table.resolve()] if table is not None else [])
 
 
 @lru_cache(maxsize=1)
-def _starting_point(checkpoint: Path) -> tuple[tuple[str, ...], bool]:
-    """The flags of a checkpoint, and whether it has a generator; its weights would fill the memory meanwhile."""
+def _starting_point(checkpoint: Path, data: Path) -> tuple[tuple[str, ...], bool]:
+    """The flags of a checkpoint, and whether it has a generator; its weights would fill the memory meanwhile.
+
+    It has the vocabulary of the data, or is refused.
+    """
     model = read_checkpoint(checkpoint)
+    check_vocabulary(model, fingerprint_of(read_symbols(data)), data)
     return pretraining_flags(model), model.has_generator
 
 
 def check_start(file: Path, experiment: Experiment) -> None:
-    """Refuses a task that would leave half of the checkpoint unused, and start a masked-LM head anew."""
+    """Refuses a checkpoint of another vocabulary; a task that would leave half of it unused, and start a masked-LM head
+    anew.
+    """
     checkpoint = experiment.model.checkpoint
-    if checkpoint is None or not _starting_point(checkpoint)[1]:
+    if checkpoint is None or not _starting_point(checkpoint, experiment.data)[1]:
         return
     for arm in experiment.arms:
         task = experiment.options_of(arm).get("task")
