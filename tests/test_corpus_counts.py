@@ -101,6 +101,8 @@ def test_a_folder_without_training_text_is_named(binarized, tmp_path):
     with pytest.raises(SystemExit, match=r"train\.(idx|bin): no such file"):
         main(["data", "counts", "--data", str(tmp_path)])
     assert not (tmp_path / FILE_NAME).exists()
+    with pytest.raises(TrueNegError, match="a dictionary of 2,097,153 tokens, expected 2,097,152 at most"):
+        count_tokens([], range(2**21 + 1))
 
 
 def test_the_fitted_share_has_the_lowest_loss():

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import safetensors.torch
+import torch
 from filelock import FileLock
 from support.commands import command_environment
 
@@ -27,6 +29,7 @@ from truneg_fairseq.files import (
     replacing_file,
     replacing_text,
 )
+from truneg_fairseq.results.result import Result, append_result
 
 
 def test_digest_is_hashlib_s_and_a_pipe_has_none(tmp_path):
@@ -209,6 +212,32 @@ def test_a_full_disk_is_one_line(tmp_path):
         pytest.skip("no /dev/full")
     with pytest.raises(TrueNegError, match=r"/dev/full: cannot be written \(No space left on device\); free space"):
         write(Path("/dev/full"))
+
+
+def save_pytorch(path: Path) -> None:
+    with replacing_file(path) as stream:
+        torch.save(torch.zeros(10**5), stream)
+
+
+def save_safetensors(path: Path) -> None:
+    with new_folder(path) as place:
+        safetensors.torch.save_file({"a": torch.zeros(10**5)}, place / "model.safetensors")
+
+
+def add_result(path: Path) -> None:
+    append_result(path, Result(model="m" * 10**5, task="CoLA", seed=1, metrics={"matthews": 0.5}))
+
+
+@pytest.mark.parametrize("save", [save_pytorch, save_safetensors, add_result])
+def test_errors_of_a_full_disk_that_libraries_hide_are_one_line_too(save, tmp_path):
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, before[1]))
+    try:
+        with pytest.raises(TrueNegError, match=r"/out: cannot be written \(File too large\); free space there"):
+            save(tmp_path / "out")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @dataclasses.dataclass

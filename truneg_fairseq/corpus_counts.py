@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from . import files
 from .data.indexed import read_tokens
 from .data.text import read_lines
-from .errors import TrueNegError, require
+from .errors import TrueNegError, refuse, require
 from .options import option
 from .vocabulary import ends_of, fingerprint, load_transformers_tokenizer, read_symbols, symbols_of_tokenizer
 from .workers import Progress
@@ -177,7 +177,8 @@ def count_tokens(
 ) -> CorpusCounts:
     """Counts a text, given as parts of one sequence of ids, in memory that grows with the different triples alone."""
     size = len(symbols)
-    assert size <= 1 << 21, "three ids are one key of 63 bits"
+    largest = 1 << 21  # three ids are one key of 63 bits
+    refuse((size > largest, f"counts: found a dictionary of {size:,} tokens, expected {largest:,} at most"))
     words = np.zeros(size, dtype=np.int64)
     pairs, triples = _Tally(), _Tally()
     digest = hashlib.sha256()

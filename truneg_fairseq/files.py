@@ -16,6 +16,7 @@ import json
 import lzma
 import math
 import os
+import re
 import secrets
 import shutil
 import sys
@@ -61,13 +62,25 @@ def writing(path: Path) -> Iterator[None]:
     """Turns what goes wrong while a file is written into one line; errors of other files stay as they are."""
     try:
         yield
-    except OSError as error:
+    except Exception as caught:
+        if (error := _of_the_disk(caught)) is None:
+            raise
         names = (path.name.lstrip("."), path.resolve().name.lstrip("."))  # a part of it has a dot before
         other = error.filename and not Path(os.fsdecode(error.filename)).name.lstrip(".").startswith(names)
         if other or (error.filename is None and error.errno not in _FULL):
             raise
         hint = "free space there, or choose another folder" if error.errno in _FULL else "choose another folder"
         raise TrueNegError(f"{path}: cannot be written ({reason(error)}); {hint}") from None
+
+
+def _of_the_disk(error: Exception) -> OSError | None:
+    """An error of the disk, be it behind torch's own, or told by number as safetensors and tokenizers do."""
+    if isinstance(error, OSError | TrueNegError):
+        return error if isinstance(error, OSError) else None
+    if isinstance(error, RuntimeError) and isinstance(error.__context__, OSError):
+        return error.__context__
+    number = re.search(r"\(os error (\d+)\)", str(error))
+    return OSError(int(number[1]), os.strerror(int(number[1]))) if number else None
 
 
 def is_new(folder: Path) -> bool:

@@ -19,7 +19,7 @@ from filelock import FileLock
 from msgspec import Meta
 
 from ..errors import TrueNegError
-from ..files import convert, parse_json, read_bytes, require_once, split_name
+from ..files import convert, parse_json, read_bytes, require_once, split_name, writing
 
 BITS = "bits"
 HELD_OUT = "held-out text"  # the task of a masked LM's own measurements
@@ -98,7 +98,7 @@ def append_result(path: Path, result: Result) -> bool:
     """
     line = result.validate(f"{path}: the new result").line.encode()
     path.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(path.with_name(f".{path.name}.lock")), path.open("ab+") as file:
+    with writing(path), FileLock(path.with_name(f".{path.name}.lock")), path.open("ab+") as file:
         known = next((each for each in read_results([path]) if each.key == result.key), None)
         if known is not None and (known.metrics, known.examples) == (result.metrics, result.examples):
             return False

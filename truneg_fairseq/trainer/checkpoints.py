@@ -31,10 +31,7 @@ def save(state: Any, path: Path) -> None:
     import torch
 
     with replacing_file(path, durable=True, follow_link=False) as stream:
-        try:
-            torch.save(state, stream)
-        except RuntimeError as error:  # torch's own, while it handles the error of the file
-            raise error.__context__ if isinstance(error.__context__, OSError) else error from None
+        torch.save(state, stream)
 
 
 def copy(source: Path, target: Path) -> None:
