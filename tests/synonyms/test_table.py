@@ -165,3 +165,16 @@ def test_the_log_says_which_table_is_used_and_who_built_it(vocabulary, tmp_path,
     added = Vocabulary.from_symbols(vocabulary.symbols, "words", special=["<s>", "big"])
     others = {build.cache_path(vocabulary, "wordnet"), build.cache_path(added, "wordnet")}
     assert len({cached, *others}) == 3, "each version, and each reading of the symbols, has its own cache"
+
+
+def test_the_log_names_the_table_in_the_cache_and_two_folders_that_cannot_be_written(
+    vocabulary, tmp_path, wordnet, monkeypatch, caplog
+):
+    caplog.set_level("INFO", logger="truneg_fairseq")
+    (blocked := tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    provide_table(vocabulary, blocked / "data")
+    assert f"synonym table {tmp_path}/cache/truneg_fairseq/wordnet-" in caplog.text
+    monkeypatch.setenv("XDG_CACHE_HOME", str(blocked))
+    with pytest.raises(TrueNegError, match=r"file/data, .*/file/truneg_fairseq: neither can be written \(.*XDG_CACHE"):
+        provide_table(vocabulary, blocked / "data")

@@ -223,7 +223,9 @@ def provide_table(
     else:
         path = table_beside(data, asked)
         build = functools.partial(new_table, vocabulary, asked or DEFAULT_SOURCE)
-        table = _load_or_build(path, cache_path(vocabulary, asked), vocabulary, asked, build)
+        cached = cache_path(vocabulary, asked)
+        table = _load_or_build(path, cached, vocabulary, asked, build)
+        path = path if path.exists() else cached
         if table.version != VERSION:
             logger.warning(f"{path}: was built by another version than {VERSION}; remove it, and it is built again")
     logger.info("synonym table %s: %s", path, table.summary)
@@ -278,9 +280,12 @@ def _load_or_build(
             return _load(place, vocabulary, source)
         except OSError as error:
             if place == cached:
-                raise
+                raise TrueNegError(
+                    f"{path.parent}, {place.parent}: neither can be written ({reason(error)}); the synonym table is "
+                    "kept in one of them, and XDG_CACHE_HOME can name another folder than the second"
+                ) from None
             why = reason(error)
-            logger.warning("%s: cannot be written (%s); the synonym table is kept in %s", place.parent, why, cached)
+            logger.warning("%s: cannot be written (%s); the synonym table belongs in %s then", path.parent, why, cached)
     raise AssertionError
 
 
