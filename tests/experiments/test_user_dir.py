@@ -44,7 +44,7 @@ FILE = """
 data: DATA
 model: {arch: truneg_bert_tiny}
 training: {task: masked_lm, criterion: masked_lm, tokens-per-sample: 24, sample-break-mode: none, batch-size: 4,
-  optimizer: adam, lr: 0.01, lr-scheduler: fixed, log-interval: 1}
+  optimizer: adam, lr: 0.01, lr-scheduler: fixed}
 updates: 2
 arms: {baseline: {}}
 evaluations:
@@ -90,12 +90,22 @@ def test_an_experiment_measures_and_fine_tunes_by_ideas_of_ones_own(binarized, t
     (changed,) = (each for each in read_results([tmp_path / "out" / "results.jsonl"]) if each.task == "certainty")
     assert changed.metrics["p"] < found["certainty"].metrics["p"]
 
+    (ideas / "pairs.py").write_text(f"{TASK}\n# changed\n")
+    again = run_command([*command, "--user-dir", ideas]).stdout
+    assert "trained in" not in again
+    assert "pairs 1, baseline seed 1: done" in again
+    lines = (tmp_path / "out" / "results.jsonl").read_text().splitlines()
+    assert len(lines) == 2, "one of each evaluation"
+
 
 def test_a_folder_that_is_none_and_two_folders_are_one_line(tmp_path, capsys):
     with pytest.raises(SystemExit, match=r"--user-dir .*none: found no __init__\.py in it; expected"):
         main(["evaluate", "model", "--task", "cloze=x", "--user-dir", str(tmp_path / "none")])
     with pytest.raises(SystemExit, match=r"--user-dir none: found no __init__\.py in it"):
         main(["train", "--arch", "a", "--user-dir", "none"])
+    (tmp_path / "__init__.py").write_text("import json\n")
+    with pytest.raises(SystemExit, match="no file in it imports truneg_fairseq; write 'import truneg_fairseq' in its"):
+        main(["train", "--arch", "a", "--user-dir", str(tmp_path)])
     with pytest.raises(SystemExit, match="--user-dir: found 2 of them; expected one"):
         main(["train", "--arch", "a", "--user-dir=a", "--user-dir", "b"])
     with pytest.raises(SystemExit):

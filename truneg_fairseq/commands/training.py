@@ -46,7 +46,11 @@ def start(words: Sequence[str]) -> None:
     values = dict(zip(given, named, strict=True))
     with one_line_errors():
         refuse((given.count(_USER_DIR) > 1, f"{_USER_DIR}: found {given.count(_USER_DIR)} of them; expected one"))
-        check_user_dir(values.get(_USER_DIR, _PACKAGE))
+        folder = Path(values.get(_USER_DIR, _PACKAGE))
+        check_user_dir(folder)
+        imports = any("truneg_fairseq" in each.read_text(errors="replace") for each in folder.rglob("*.py"))
+        found = f"{_USER_DIR} {folder}: no file in it imports truneg_fairseq"
+        refuse((not imports, f"{found}; write 'import truneg_fairseq' in its __init__.py"))
     if {"-h", "--help"} & {*given}:
         return _show_options(values.get("--criterion", "masked_lm_true_neg"))
     if not {"-a", "--arch"} & {*given}:

@@ -88,8 +88,9 @@ class Evaluation:
         return read_json(self.record, dict[str, Any], expected=expected) if self.record.exists() else {}
 
     def begin(self) -> None:
-        """Makes its folder anew if the model was trained again, and notes what is evaluated there."""
-        if self._read().get("model") not in (None, fingerprint(self.model)):
+        """Makes its folder anew if model or settings are others than before, and notes what is evaluated there."""
+        record = self._read()
+        if any(record.get(name, value) != value for name, value in self._wanted.items()):
             shutil.rmtree(self.folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.note()

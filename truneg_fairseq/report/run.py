@@ -98,7 +98,7 @@ def find_runs(arguments: Iterable[str]) -> list[Run]:
     names = [run.name for run in runs]
     if twice := [run for run in runs if names.count(run.name) > 1]:
         raise TrueNegError(f"{twice[1].path}: another run is called {twice[1].name!r} too; write NAME={twice[1].path}")
-    if runs and not any(run.series or run.results for run in runs):
+    if runs and not any(run.series or run.results or run.facts for run in runs):  # a short one may have logged nothing
         raise TrueNegError(
             f"{', '.join(str(run.path) for run in runs)}: found no {METRICS_NAME}; expected the --save-dir of a "
             "training with this package, or the output folder of transformers' Trainer with a checkpoint"
