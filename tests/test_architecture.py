@@ -21,7 +21,7 @@ vocabulary
 data
 corpus_counts synonyms
 objectives
-trainer
+testing trainer
 hf
 optim
 models

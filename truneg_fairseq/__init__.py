@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 from .registry import register_alternatives, register_task, register_term, register_yardstick
 
 if TYPE_CHECKING:
-    from .objectives import TrueNegativeLoss
+    from .objectives import Alternatives, Term, TrueNegativeLoss
 
 __all__ = [
+    "Alternatives",
+    "Term",
     "TrueNegativeLoss",
     "register",
     "register_alternatives",
@@ -55,10 +57,10 @@ def register() -> None:
 
 
 def __getattr__(name: str) -> Any:
-    if name == "TrueNegativeLoss":  # torch takes a second to import
-        from .objectives import TrueNegativeLoss
+    if name in ("Alternatives", "Term", "TrueNegativeLoss"):  # torch takes a second to import
+        from . import objectives
 
-        return TrueNegativeLoss
+        return getattr(objectives, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

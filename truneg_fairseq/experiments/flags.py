@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ..errors import TrueNegError, refuse
-from ..objectives.options import named_sources
-from ..registry import ALTERNATIVES
+from ..objectives.options import named_sources, parsed
+from ..registry import ALTERNATIVES, TERMS
 from .settings import FILE_OPTIONS, Experiment, with_dashes
 from .training import Pretraining
 
@@ -62,6 +62,8 @@ def check_flags(file: Path, experiment: Experiment, arms: Mapping[str, Pretraini
         named_by = (getattr(given, name, None) for name in ("soft_targets", "hc_detector"))
         for source, flag in named_sources(*named_by).items():
             ALTERNATIVES.look_up(source, f"{file}: arm {arm}: {flag}")
+        for term in parsed(getattr(given, "terms", None), "--terms"):
+            TERMS.look_up(term, f"{file}: arm {arm}: --terms")
         taken = {flag.lstrip("-") for each in parser._actions if _is_plain(each) for flag in each.option_strings}
         taken |= {*_TEXTS, *FILE_OPTIONS, *_declared_here(given)}
         for where, name in named:

@@ -13,7 +13,7 @@ from ..corpus_counts import counts_beside
 from ..errors import TrueNegError
 from ..launch.training import MODEL_NAME, TrainingRun
 from ..models.checkpoints import check_vocabulary, read_checkpoint
-from ..objectives.options import named_sources
+from ..objectives.options import named_sources, parsed
 from ..registry import digests
 from ..trainer.checkpoints import LAST
 from ..trainer.folder import sampled_fingerprint
@@ -80,12 +80,13 @@ class Pretraining(TrainingRun):
         files |= {f"--{name}": path for name, path in experiment.files_of(self.arm).items()}
         flags = kept_options(self.options)
         sources = named_sources(flags.get("--soft-targets"), flags.get("--hc-detector"))
+        terms = parsed(flags.get("--terms"), "--terms")
         if "corpus" in sources and "--corpus-counts" not in files:
             files["--corpus-counts"] = counts_beside(experiment.data)
         return {
             **{"updates": experiment.updates, "precision": experiment.precision, "arch": experiment.model.arch},
             **kept_options({name: value for name, value in self.options.items() if name not in _WITHOUT_EFFECT}),
-            **{f"the code of {name}": digest for name, digest in digests(sources).items()},
+            **{f"the code of {name}": digest for name, digest in digests(sources | terms).items()},
             **{name: fingerprint(path) for name, path in files.items() if path is not None},
             **({"every": experiment.evaluations.every} if experiment.milestones else {}),
         }

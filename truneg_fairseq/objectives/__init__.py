@@ -10,6 +10,7 @@ from .loss import Objective, Outcome, UpdateSize
 from .options import ElectraOptions, TrueNegativeOptions
 from .passes import EncoderPasses, MaskedPredictions, fill, gather_rows
 from .soft_targets import SynonymLists
+from .terms import Term
 
 __all__ = [
     "Alternatives",
@@ -22,6 +23,7 @@ __all__ = [
     "Outcome",
     "Setting",
     "SynonymLists",
+    "Term",
     "TrueNegativeLoss",
     "TrueNegativeOptions",
     "UpdateSize",

@@ -187,10 +187,8 @@ class EncoderPasses:
     def _filled(self) -> tuple[Tensor, tuple[Tensor, list[Tensor]]]:
         if self._given is not None:
             return self._given[0], self._keep(self._given[1])
-        tokens, trained = (
-            fill(self._predicted, self._predicted.prediction),
-            bool(self._options.sr_sent_weight or self._options.terms),
-        )
+        tokens = fill(self._predicted, self._predicted.prediction)
+        trained = bool(self._options.sr_sent_weight or self._options.terms)
         return tokens, self._read(tokens, trained, trained)
 
     def _read(self, tokens: Tensor, gradient: bool, dropout: bool) -> tuple[Tensor, list[Tensor]]:
