@@ -26,7 +26,7 @@ from datasets.utils.logging import disable_progress_bar
 from truneg_fairseq import files
 from truneg_fairseq.commands.main import run_as_script
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.options import option
+from truneg_fairseq.flags import option
 from truneg_fairseq.workers import Advance, Progress, available_cores, run_tasks
 
 NAMED = {

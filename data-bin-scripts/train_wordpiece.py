@@ -17,7 +17,7 @@ from truneg_fairseq.data.text import read_lines, require_plain
 from truneg_fairseq.data.tokenizer import BERT_SPECIALS, bert_tokenizer
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.files import replacing_text, require_different, require_writable
-from truneg_fairseq.options import option
+from truneg_fairseq.flags import option
 from truneg_fairseq.workers import Progress
 
 ALPHABET_LIMIT = 1_000

@@ -15,7 +15,7 @@ from truneg_fairseq.commands.main import run_as_script
 from truneg_fairseq.data.tokenizer import vocabulary_of
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.files import replacing_text
-from truneg_fairseq.options import option
+from truneg_fairseq.flags import option
 from truneg_fairseq.synonyms.lists import ENGLISH_STOP_WORDS, find_corpus
 from truneg_fairseq.vocabulary import read_symbols
 

@@ -29,7 +29,7 @@ from support.tokenizers_made import fast_tokenizer, gpt2, sentencepiece
 from truneg_fairseq import register
 from truneg_fairseq.convert.from_hf import from_hf, read_model
 from truneg_fairseq.convert.to_hf import select
-from truneg_fairseq.convert.vocabulary import find_vocabulary
+from truneg_fairseq.convert.token_ids import find_vocabulary
 from truneg_fairseq.data.tokenizer import FastTokenizer, load_tokenizer
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.evaluation.minimal_pairs import Blimp

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.options import add_arguments, check, from_arguments, option
+from truneg_fairseq.flags import add_arguments, check, from_arguments, option
 
 
 @dataclass(kw_only=True)

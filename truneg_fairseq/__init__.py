@@ -36,7 +36,7 @@ models.bert models.electra criterions tasks.electra_pretraining optim finetuning
 
 
 def register() -> None:
-    """Imports fairseq, registers what the package has for it, and applies :mod:`truneg_fairseq.trainer.repairs`.
+    """Imports fairseq, registers what the package has for it, and applies :mod:`truneg_fairseq.fairseq_runs.repairs`.
 
     Calling it again changes nothing.
 
@@ -49,7 +49,7 @@ def register() -> None:
         require("fairseq", extra="fairseq")
         import fairseq  # noqa: F401  (before the compatibility repairs, which change its modules)
 
-        from .trainer import repairs
+        from .fairseq_runs import repairs
 
         repairs.apply()
     for module in _REGISTERED:

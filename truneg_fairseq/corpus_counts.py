@@ -18,7 +18,7 @@ from . import files
 from .data.indexed import read_tokens
 from .data.text import read_lines
 from .errors import TrueNegError, refuse, require
-from .options import option
+from .flags import option
 from .vocabulary import ends_of, fingerprint, load_transformers_tokenizer, read_symbols, symbols_of_tokenizer
 from .workers import Progress
 

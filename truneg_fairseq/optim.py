@@ -22,7 +22,7 @@ from omegaconf import II
 from torch import Tensor, nn
 
 from .errors import TrueNegError, one_line_errors
-from .options import check, option, select
+from .flags import check, option, select
 
 _FUSED_DEVICES = ("cpu", "cuda")
 _LAYER = re.compile(r"(?P<stack>(?:.*?\.)?)layers\.(?P<index>\d+)\.")

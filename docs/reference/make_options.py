@@ -13,7 +13,7 @@ from typing import Any, get_type_hints
 
 from truneg_fairseq import register
 from truneg_fairseq.commands.main import COMMANDS
-from truneg_fairseq.options import flag_of
+from truneg_fairseq.flags import flag_of
 
 PAGE = Path(__file__).with_name("options.md")
 LIMITS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}

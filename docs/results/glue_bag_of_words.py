@@ -19,7 +19,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from truneg_fairseq.commands.main import run_as_script
 from truneg_fairseq.finetuning.glue import TASKS, Glue, GlueSplit, read_split
-from truneg_fairseq.options import option
+from truneg_fairseq.flags import option
 
 
 @dataclass(frozen=True, kw_only=True)

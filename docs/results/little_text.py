@@ -21,9 +21,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from truneg_fairseq.fairseq_runs.folder import read_series
 from truneg_fairseq.results.comparison import ENOUGH_SEEDS, Comparison, Part, Quantity, Summary
 from truneg_fairseq.results.result import BITS, HELD_OUT, Metric, Result, read_results
-from truneg_fairseq.trainer.folder import read_series
 
 HERE = Path(__file__).parent
 PAGE = HERE / "little_text.md"

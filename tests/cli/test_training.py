@@ -19,9 +19,9 @@ from support.cli_runs import (
 from support.commands import run_command, truneg
 from support.kills import differences, state_of
 
+from truneg_fairseq.fairseq_runs.saving import updates_of
+from truneg_fairseq.fairseq_runs.stopping import EXIT_STOPPED
 from truneg_fairseq.optim import electra_linear
-from truneg_fairseq.trainer.checkpoints import updates_of
-from truneg_fairseq.trainer.stopping import EXIT_STOPPED
 
 
 @pytest.mark.parametrize("criterion", ["masked_lm_hc", "masked_lm_sr_word", "masked_lm_sr_sent", "masked_lm_true_neg"])
@@ -110,7 +110,7 @@ SAVING = ("--save-interval-updates", 3, "--max-update", 6, "--disable-validation
 def test_fairseq_train_resumes_exactly_in_fp16(binarized, tmp_path):
     """By layers, the rates of the schedule, and from the third update of the first run as from its own.
 
-    Stock fairseq saves the 16 bits alone, and goes on from rounded weights (tests/trainer/test_repairs.py).
+    Stock fairseq saves the 16 bits alone, and goes on from rounded weights (tests/fairseq_runs/test_repairs.py).
     """
     whole, again = tmp_path / "whole", tmp_path / "again"
     options = (*ADAM, *SCHEDULE, *SAVING, "--fp16", "--fp16-no-flatten-grads", "--layer-lr-decay", 0.8)

@@ -68,7 +68,7 @@ def test_hydra_under_torchrun(data_bin, tmp_path):
 
 
 COUNTED = """
-import sys, fairseq, truneg_fairseq.synonyms.build as build_module
+import sys, fairseq, truneg_fairseq.synonyms.building as build_module
 build = build_module.new_table
 def counted(*arguments):
     open(sys.argv[1] + "/builds", "a").write("built\\n")

@@ -35,7 +35,7 @@ import truneg_fairseq
 from truneg_fairseq.convert.architecture import architecture_flags, model_config
 from truneg_fairseq.convert.from_hf import from_hf
 from truneg_fairseq.convert.to_hf import to_hf
-from truneg_fairseq.convert.vocabulary import find_vocabulary, read_dictionary, rows_by_id
+from truneg_fairseq.convert.token_ids import find_vocabulary, read_dictionary, rows_by_id
 from truneg_fairseq.data.tokenizer import read_vocabulary, wordpiece_tokenizer
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.vocabulary import read_symbols

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from support.commands import ELECTRA_MODEL, ELECTRA_TRAINING, PLUGIN, WORDS
 from support.trainings import BOUNDS, assert_close_to_fp32, detector, make, parse, table_of
 
-from truneg_fairseq.criterions import electra
+from truneg_fairseq.criterions import electra_criterion as electra
 from truneg_fairseq.objectives import sample_tokens
-from truneg_fairseq.objectives.electra import detection_sums
+from truneg_fairseq.objectives.replaced_tokens import detection_sums
 
 
 def build(data, *arguments):

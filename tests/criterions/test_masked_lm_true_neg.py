@@ -32,8 +32,8 @@ from support.trainings import (
 
 import truneg_fairseq
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.trainer.stopping import EXIT_DIVERGED
-from truneg_fairseq.trainer.trainer import PluginTrainer
+from truneg_fairseq.fairseq_runs.fairseq_trainer import PluginTrainer
+from truneg_fairseq.fairseq_runs.stopping import EXIT_DIVERGED
 
 WORDPIECE = ("--tokenization", "wordpiece")
 NO_DROPOUT = ("--dropout", 0, "--attention-dropout", 0)

@@ -339,7 +339,7 @@ def test_an_adapters_folder_is_its_model_and_the_adapter(tmp_path):
 def test_electras_folder_has_a_generator_that_predicts_and_a_discriminator_that_encodes(tmp_path):
     from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
 
-    from truneg_fairseq.hf.electra import ElectraForReplacedTokens
+    from truneg_fairseq.hf.electra_trainer import ElectraForReplacedTokens
 
     torch.manual_seed(1)
     sizes = {"vocab_size": len(TOKENS), "embedding_size": 8, "num_attention_heads": 2, "max_position_embeddings": 32}

@@ -31,14 +31,14 @@ from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.experiments import ExperimentOptions, evaluation
 from truneg_fairseq.experiments.evaluation import _finetuned, _mean_of
 from truneg_fairseq.experiments.flags import check_flags
-from truneg_fairseq.experiments.run import Runner
+from truneg_fairseq.experiments.run_experiment import Runner
 from truneg_fairseq.experiments.settings import Experiment, Finetuning, flags_of, read_experiment
+from truneg_fairseq.fairseq_runs.folder import keep_lines
 from truneg_fairseq.files import hold_lock
 from truneg_fairseq.launch import process
 from truneg_fairseq.models.checkpoints import read_checkpoint
 from truneg_fairseq.registry import import_user_dir
 from truneg_fairseq.results.result import Result, append_result, read_results
-from truneg_fairseq.trainer.folder import keep_lines
 from truneg_fairseq.vocabulary import read_symbols
 
 truneg_fairseq.register()
@@ -497,7 +497,7 @@ def test_the_examples_are_experiments(folder, tmp_path, monkeypatch):
     (tmp_path / "judgements").touch()
     monkeypatch.setattr("truneg_fairseq.experiments.settings._check_files", lambda *_: None)
     starting = (("--arch", "bert"), False)
-    monkeypatch.setattr("truneg_fairseq.experiments.training._starting_point", lambda *_: starting)
+    monkeypatch.setattr("truneg_fairseq.experiments.arm_training._starting_point", lambda *_: starting)
     import_user_dir(EXAMPLES.parent / "yardsticks")
     files = [*EXAMPLES.glob("*.yaml"), *(commands.PLUGIN / "experiments").glob("*.yaml")]
     assert len(files) >= 7

@@ -25,9 +25,9 @@ import truneg_fairseq
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.experiments import ExperimentOptions
 from truneg_fairseq.experiments.flags import check_flags
-from truneg_fairseq.experiments.run import Runner
+from truneg_fairseq.experiments.run_experiment import Runner
 from truneg_fairseq.experiments.settings import FILE_OPTIONS, Experiment, read_experiment
-from truneg_fairseq.launch.training import check_words
+from truneg_fairseq.launch.training_run import check_words
 
 truneg_fairseq.register()
 FILE = {"model": {"arch": "truneg_bert_tiny"}, "updates": 1, "arms": {"a": {}}}

@@ -20,9 +20,9 @@ from truneg_fairseq.commands.main import main
 from truneg_fairseq.convert.to_hf import to_hf
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.finetuning.glue import TASKS, Glue
-from truneg_fairseq.finetuning.run import load_finetuned
-from truneg_fairseq.launch import training
-from truneg_fairseq.launch.training import write_settings
+from truneg_fairseq.finetuning.run_finetuning import load_finetuned
+from truneg_fairseq.launch import training_run as training
+from truneg_fairseq.launch.training_run import write_settings
 from truneg_fairseq.results.result import read_results
 
 SMALL_RUNS = ("--cpu", "--batch-size", 8, "--epochs", 2, "--max-length", 16, "--lr", 0.001)

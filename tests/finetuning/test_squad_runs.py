@@ -22,7 +22,7 @@ from support.squad_examples import STRIDE, one_line, prepare, write_data
 import truneg_fairseq
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.finetuning import FinetuneOptions, squad
-from truneg_fairseq.finetuning.run import check
+from truneg_fairseq.finetuning.run_finetuning import check
 from truneg_fairseq.finetuning.squad_features import SquadFeatures
 from truneg_fairseq.results.result import read_results
 

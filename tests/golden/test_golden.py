@@ -158,7 +158,7 @@ def in_transformers(front_end: str, options: dict[str, Any]) -> dict[str, float]
     torch.manual_seed(3)
     model.train()
     # The values are from torch's own generator; the samples of a training follow from their place in it.
-    with patch("truneg_fairseq.hf.electra.sample_tokens", lambda logits, _: sample_tokens(logits)):
+    with patch("truneg_fairseq.hf.electra_trainer.sample_tokens", lambda logits, _: sample_tokens(logits)):
         loss = trainer.compute_loss(model, inputs, num_items_in_batch=masked.sum())
     loss.backward()
     counts = {f"logged {name}": float(value) for name, value in trainer.sums(True).items()}

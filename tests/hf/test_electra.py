@@ -57,7 +57,9 @@ def test_loss_and_gradients_are_the_criterions(options, tmp_path, monkeypatch):
     model = ElectraForReplacedTokens.of(discriminator, generator).train()
     noise = -torch.empty((inputs["labels"] != -100).sum(), len(TOKENS)).exponential_().log()
     machine = trainer(model, tmp_path, arguments)
-    monkeypatch.setattr("truneg_fairseq.hf.electra.sample_tokens", lambda logits, _: (logits + noise).argmax(-1))
+    monkeypatch.setattr(
+        "truneg_fairseq.hf.electra_trainer.sample_tokens", lambda logits, _: (logits + noise).argmax(-1)
+    )
     found = machine.compute_loss(model, dict(inputs))
     found.backward()
     counts = machine._counts[True]

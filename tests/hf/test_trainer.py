@@ -33,7 +33,7 @@ from truneg_fairseq.commands.main import main  # noqa: E402
 from truneg_fairseq.errors import TrueNegError  # noqa: E402
 from truneg_fairseq.hf import TrueNegativeArguments, TrueNegativeTrainer, vocabulary_of  # noqa: E402
 from truneg_fairseq.objectives.build import read_corpus_targets  # noqa: E402
-from truneg_fairseq.synonyms.build import cache_path  # noqa: E402
+from truneg_fairseq.synonyms.building import cache_path  # noqa: E402
 
 
 def gradients(model, loss) -> dict[str, torch.Tensor]:

@@ -17,7 +17,7 @@ import pytest
 import torch
 from support.commands import command_environment
 
-import truneg_fairseq.finetuning.run as finetuning_run
+import truneg_fairseq.finetuning.run_finetuning as finetuning_run
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.evaluation.models import OpeningOptions
 from truneg_fairseq.evaluation.yardstick import Task

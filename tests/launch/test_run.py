@@ -12,10 +12,10 @@ import pytest
 
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.experiments import evaluation
-from truneg_fairseq.launch import training as runs
+from truneg_fairseq.fairseq_runs.stopping import EXIT_DIVERGED, EXIT_STOPPED
+from truneg_fairseq.launch import training_run as runs
 from truneg_fairseq.launch.process import PRECISIONS
-from truneg_fairseq.launch.training import Diverged, TrainingRun
-from truneg_fairseq.trainer.stopping import EXIT_DIVERGED, EXIT_STOPPED
+from truneg_fairseq.launch.training_run import Diverged, TrainingRun
 
 KILLED = -9
 

@@ -21,7 +21,7 @@ import truneg_fairseq
 truneg_fairseq.register()
 
 from truneg_fairseq.models.bert import BERT_SIZES, SIZE  # noqa: E402
-from truneg_fairseq.models.electra import ELECTRA_SIZE, ELECTRA_SIZES  # noqa: E402
+from truneg_fairseq.models.electra_model import ELECTRA_SIZE, ELECTRA_SIZES  # noqa: E402
 from truneg_fairseq.models.encoder import attend, dropout, segments_from_separators  # noqa: E402
 
 TINY = {**dict(zip(SIZE, (2, 24, 40, 3), strict=True)), "max_positions": 16}

@@ -23,7 +23,7 @@ class FairseqTwin:
     """
 
     def __init__(self, models: Sequence[Any], arguments: Any, folder: Path) -> None:
-        from truneg_fairseq.criterions.electra import Electra, ElectraConfig
+        from truneg_fairseq.criterions.electra_criterion import Electra, ElectraConfig
         from truneg_fairseq.criterions.masked_lm_true_neg import MaskedLmTrueNeg, MaskedLmTrueNegConfig
 
         data = write_dictionary(folder / "data", TOKENS)

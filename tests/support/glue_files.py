@@ -10,7 +10,7 @@ from pathlib import Path
 from truneg_fairseq.data.tokenizer import BERT_SPECIALS, TextTokenizer, wordpiece_tokenizer
 from truneg_fairseq.finetuning import PrepareOptions
 from truneg_fairseq.finetuning.glue import TASKS
-from truneg_fairseq.finetuning.run import prepare
+from truneg_fairseq.finetuning.run_finetuning import prepare
 
 WORDS = "the a cat dog sat ran red big house mat saw it".split()
 TRAIN, VALID, TEST = 40, 13, 5

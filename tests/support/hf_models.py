@@ -148,7 +148,7 @@ def one_update(kind: str, folder: Path, arguments: dict[str, Any], **settings: A
     """A trainer and its model after one update of plain gradient descent on four texts."""
     from truneg_fairseq import hf
     from truneg_fairseq.files import replacing_text
-    from truneg_fairseq.hf import electra
+    from truneg_fairseq.hf import electra_trainer as electra
 
     is_electra = kind == "electra"
     model = hf.ElectraForReplacedTokens.of(*electra_halves()) if is_electra else small_model(kind)

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from truneg_fairseq import register
-from truneg_fairseq.trainer.folder import read_metrics
+from truneg_fairseq.fairseq_runs.folder import read_metrics
 
 from . import glue_files, squad_examples
 from .cli_runs import content

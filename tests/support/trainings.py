@@ -58,7 +58,7 @@ def make(cfg: Any) -> Any:
 
 def trainer_of(data: Path, *arguments: object) -> Any:
     """The trainer with what :func:`build` makes; it saves nothing."""
-    from truneg_fairseq.trainer.trainer import PluginTrainer
+    from truneg_fairseq.fairseq_runs.fairseq_trainer import PluginTrainer
 
     cfg, task, model, criterion = build(data, "--no-save", *arguments)
     return PluginTrainer(cfg, task, model, criterion), task, model, criterion

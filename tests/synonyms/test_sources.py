@@ -10,7 +10,7 @@ import pytest
 
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.synonyms import Lexicon, SourceOptions, build_table, open_lexicon
-from truneg_fairseq.synonyms.build import parse_source
+from truneg_fairseq.synonyms.building import parse_source
 from truneg_fairseq.synonyms.lists import TsvLexicon
 from truneg_fairseq.synonyms.wordnet import AntonymLexicon
 from truneg_fairseq.vocabulary import Vocabulary

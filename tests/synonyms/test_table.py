@@ -9,8 +9,8 @@ import pytest
 from support.commands import bert_vocabulary
 
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.synonyms import Lexicon, SourceOptions, SynonymTable, build, build_table, open_lexicon
-from truneg_fairseq.synonyms.build import new_table, predictable_names, provide_table
+from truneg_fairseq.synonyms import Lexicon, SourceOptions, SynonymTable, build_table, building, open_lexicon
+from truneg_fairseq.synonyms.building import new_table, predictable_names, provide_table
 from truneg_fairseq.vocabulary import Vocabulary, read_symbols
 
 SPECIALS = ["<s>", "<pad>", "</s>", "<unk>"]
@@ -127,7 +127,7 @@ def test_a_table_is_built_from_an_expression_and_found_again(vocabulary, tmp_pat
     built = provide_table(vocabulary, tmp_path, source="wordnet & wordnet")
     assert built.source == "wordnet&wordnet"
     assert (tmp_path / "synonyms.wordnet,wordnet.npz").exists()
-    monkeypatch.setattr(build, "build_table", None)  # not needed again
+    monkeypatch.setattr(building, "build_table", None)  # not needed again
     assert pairs(provide_table(vocabulary, tmp_path, source="wordnet&wordnet")) == pairs(built)
 
 
@@ -152,18 +152,18 @@ def test_runs_with_other_sources_share_a_folder(vocabulary, own, tmp_path, wordn
 def test_the_log_says_which_table_is_used_and_who_built_it(vocabulary, tmp_path, wordnet, monkeypatch, caplog):
     caplog.set_level("INFO", logger="truneg_fairseq")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    cached = build.cache_path(vocabulary, "wordnet")
+    cached = building.cache_path(vocabulary, "wordnet")
     for _ in ("built", "loaded"):
         caplog.clear()
         provide_table(vocabulary, tmp_path)
         table = f"synonym table {tmp_path}/synonyms.npz: wordnet (WordNet 3.0)"
         assert f"{table} lists 5 of 6 tokens (83.33 %); 4 usable pairs" in caplog.text
     assert "was built by" not in caplog.text
-    monkeypatch.setattr(build, "VERSION", "9.0")
+    monkeypatch.setattr(building, "VERSION", "9.0")
     provide_table(vocabulary, tmp_path)
     assert f"{tmp_path}/synonyms.npz: was built by another version than 9.0" in caplog.text
     added = Vocabulary.from_symbols(vocabulary.symbols, "words", special=["<s>", "big"])
-    others = {build.cache_path(vocabulary, "wordnet"), build.cache_path(added, "wordnet")}
+    others = {building.cache_path(vocabulary, "wordnet"), building.cache_path(added, "wordnet")}
     assert len({cached, *others}) == 3, "each version, and each reading of the symbols, has its own cache"
 
 

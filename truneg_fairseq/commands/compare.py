@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..errors import TrueNegError
 from ..files import replacing_text, require_different, split_name
-from ..options import option
+from ..flags import option
 from .parser import JsonOutput, print_unless_json, write_json_lines
 
 
@@ -36,7 +36,7 @@ def compare(options: CompareOptions) -> None:
     """Compare models over seeds, and trainings: tables with intervals of the differences, or one HTML page."""
     from ..report.charts import difference_charts, stacked
     from ..report.page import report_page
-    from ..report.run import find_runs
+    from ..report.training_facts import find_runs
     from ..results.comparison import Comparison, select
     from ..results.result import read_results
     from ..results.tables import FORMATS, notes, tables, wrapped

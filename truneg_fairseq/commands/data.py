@@ -14,7 +14,7 @@ from ..corpus_counts import CountOptions
 from ..data.binarize import BinarizeOptions
 from ..errors import check_torch, reason, refuse, require
 from ..finetuning import PrepareOptions
-from ..options import option
+from ..flags import option
 from .parser import NoOptions
 
 
@@ -61,7 +61,7 @@ def prepare(options: PrepareOptions) -> None:
 
     Prints what each task holds.
     """
-    from ..finetuning.run import prepare as run
+    from ..finetuning.run_finetuning import prepare as run
 
     for folder, lines, made in run(options):
         print(f"{folder}: {'made' if made else 'is already there; remove it to make it again'}")
@@ -160,8 +160,8 @@ def check_installation() -> Iterator[tuple[bool, str]]:
     """Whether Python, each package, fairseq's compiled parts, the plugin's registration and WordNet are good, and what
     was found.
     """
+    from ..fairseq_runs.folder import versions as installed
     from ..synonyms.wordnet import require_wordnet
-    from ..trainer.folder import versions as installed
 
     versions = installed()
     has_fairseq = versions["fairseq-fixed"] is not None

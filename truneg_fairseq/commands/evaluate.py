@@ -14,7 +14,7 @@ from ..data.text import lines_of, read_lines
 from ..errors import TrueNegError, refuse
 from ..evaluation.models import CountsOptions, OpeningOptions, is_hugging_face
 from ..files import replacing_text, require_writable
-from ..options import option
+from ..flags import option
 from ..results.result import named_models
 from .parser import JsonOutput, print_unless_json, write_json_lines
 

@@ -19,7 +19,8 @@ from collections.abc import Callable, Sequence
 from .. import __version__
 from ..errors import describe
 from ..launch.process import exit_on_signals
-from . import compare, data, evaluate, synonyms, training
+from . import compare, data, evaluate, synonyms
+from . import train as training
 from .parser import Command, add_command, check_outputs, drop_stdout
 
 COMMANDS: dict[str, Command] = {

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, Union, get_type_hints
 
 from ..files import json_line, replacing_text, require_different, require_writable
-from ..options import add_arguments, from_arguments, option
+from ..flags import add_arguments, from_arguments, option
 from ..registry import import_user_dir
 
 Command: TypeAlias = Union[Callable[[Any], None], "Mapping[str, Any]"]

@@ -12,8 +12,8 @@ import numpy as np
 from ..errors import TrueNegError, refuse
 from ..evaluation.models import OpenedModel, OpeningOptions, is_hugging_face, load_table
 from ..files import require_different, require_writable
-from ..options import option, select
-from ..synonyms.build import SourceOptions
+from ..flags import option, select
+from ..synonyms.building import SourceOptions
 
 if TYPE_CHECKING:
     from ..vocabulary import Vocabulary
@@ -54,7 +54,7 @@ class ShowOptions:
 def build(options: BuildOptions) -> None:
     """Build the table of a dictionary: looks every word up in a lexicon and writes what the criterions use."""
     from ..synonyms import SynonymTable
-    from ..synonyms.build import new_table, normal_form, table_beside
+    from ..synonyms.building import new_table, normal_form, table_beside
 
     if options.output is None and not options.data.exists():
         raise TrueNegError(f"--data {options.data}: no such file or folder; for a name on the hub give --output too")
@@ -91,7 +91,7 @@ def show(options: ShowOptions) -> None:
 
 def _show_word(word: str, options: ShowOptions, vocabulary: Vocabulary | None) -> None:
     from ..synonyms import SOURCES, open_lexicon
-    from ..synonyms.build import predictable_names
+    from ..synonyms.building import predictable_names
 
     lexicons, unavailable = [], []
     for name in SOURCES:

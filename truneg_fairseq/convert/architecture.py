@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import TrueNegError, unreadable
+from ..flags import flag_of
 from ..models.checkpoints import Checkpoint
-from ..options import flag_of
 from .names import FAMILIES
 
 CONFIG = "config.json"

@@ -32,7 +32,7 @@ from .architecture import (
     read_config,
 )
 from .names import FAMILIES, NEXT_SENTENCE_HEAD, POOLER_HEAD, POSITIONS, ROBERTA, TOKEN_TYPES, WORDS, Pair
-from .vocabulary import find_vocabulary, read_dictionary, rows_by_id
+from .token_ids import find_vocabulary, read_dictionary, rows_by_id
 
 HUB = "hub:"
 """How the name of a model on the Hugging Face hub begins; everything else is a local folder."""

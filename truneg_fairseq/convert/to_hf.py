@@ -36,7 +36,7 @@ from .names import (
     WORDS,
     Pair,
 )
-from .vocabulary import (
+from .token_ids import (
     TokenList,
     build_tokenizer,
     find_vocabulary,

@@ -4,4 +4,4 @@ from ..errors import require
 
 require("fairseq", extra="fairseq")
 
-from . import electra, label_smoothed_true_neg, masked_lm_true_neg  # noqa: E402, F401
+from . import electra_criterion, label_smoothed_true_neg, masked_lm_true_neg  # noqa: E402, F401

@@ -16,7 +16,7 @@ from fairseq.criterions.label_smoothed_cross_entropy import (
 )
 from torch import Tensor
 
-from .. import options
+from .. import flags as options
 from ..errors import TrueNegError, one_line_errors
 from ..objectives import EncoderPasses, TrueNegativeLoss, TrueNegativeOptions
 from ..objectives.build import Setting

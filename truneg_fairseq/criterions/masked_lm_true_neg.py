@@ -18,7 +18,7 @@ from fairseq.criterions.masked_lm import MaskedLmConfig, MaskedLmLoss
 from fairseq.logging import metrics
 from torch import Tensor
 
-from .. import options
+from .. import flags as options
 from ..errors import TrueNegError, one_line_errors
 from ..models.checkpoints import read_checkpoint
 from ..models.encoder import layer_states

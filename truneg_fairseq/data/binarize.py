@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from .. import files
 from ..errors import TrueNegError
-from ..options import check, option
+from ..flags import check, option
 from ..vocabulary import EOS, UNKNOWN, UNKNOWN_SYMBOL, read_symbols
 from ..workers import Advance, Progress, available_cores, run_tasks
 from .indexed import IDS_NAME, SIZES_NAME, write_dataset

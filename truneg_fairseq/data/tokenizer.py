@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from ..errors import TrueNegError, require, unreadable
 from ..files import read_json, replacing_file
-from ..options import option
+from ..flags import option
 from ..vocabulary import (
     MASK_SYMBOL,
     SPECIAL_SYMBOLS,

@@ -22,7 +22,7 @@ from ..objectives.soft_targets import embedding_cosine
 from ..registry import ALTERNATIVES
 from ..report.html import Cell, Page, Section, Word
 from ..results.tables import Table
-from ..synonyms.build import provide_table
+from ..synonyms.building import provide_table
 from ..workers import Progress
 from .held_out import acceptance, exclusions, judge_of
 from .models import OpenedModel, OpeningOptions

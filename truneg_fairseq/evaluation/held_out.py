@@ -29,7 +29,7 @@ from ..results.intervals import Ratio
 from ..results.result import BITS, HELD_OUT, Example, Metric
 from ..results.tables import HELD_OUT_NOTE
 from ..synonyms import SynonymTable
-from ..synonyms.build import provide_exclusions
+from ..synonyms.building import provide_exclusions
 from ..workers import Progress
 from .models import OpenedModel
 from .scorer import Scorer, Tokens, word_of

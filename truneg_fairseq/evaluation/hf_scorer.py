@@ -17,9 +17,9 @@ from ..convert.architecture import check_vocab_size
 from ..convert.from_hf import ADAPTER, quiet_transformers
 from ..data.tokenizer import trimmed
 from ..errors import TrueNegError, reason, require
+from ..fairseq_runs.folder import transformers_updates
 from ..files import read_json
 from ..hf.projection import MaskedProjection, select_rows
-from ..trainer.folder import transformers_updates
 from ..vocabulary import ends_of, padding_of, symbols_of_tokenizer
 from ..vocabulary import vocabulary_of_tokenizer as vocabulary_of
 from .scorer import Scorer, Tokens, attention_mask
@@ -85,7 +85,7 @@ def hugging_face_scorer(folder: Path, padding: int, *, cpu: bool = False, causal
     try:
         config = _config(base)
         if _BOTH_HALVES in (config.architectures or ()):
-            from ..hf.electra import ElectraForReplacedTokens as kind
+            from ..hf.electra_trainer import ElectraForReplacedTokens as kind
         with quiet_transformers():
             model, loaded = kind.from_pretrained(str(base), use_safetensors=True, output_loading_info=True, **_LOCAL)
         if base != folder:

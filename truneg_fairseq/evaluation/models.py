@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..corpus_counts import DEFAULT_SHARE
 from ..errors import TrueNegError
-from ..options import option, user_dir_option
+from ..flags import option, user_dir_option
 
 if TYPE_CHECKING:
     from ..models.checkpoints import Checkpoint
@@ -117,9 +117,9 @@ class OpenedModel:
 
     def recorded_table(self) -> Path | None:
         """The synonym table that a fairseq checkpoint was trained with, as its options record it; None without one."""
+        from ..flags import select
         from ..objectives.options import TABLE, ElectraOptions
-        from ..options import select
-        from ..synonyms.build import table_beside
+        from ..synonyms.building import table_beside
 
         if self.checkpoint is None:
             return None

@@ -20,7 +20,7 @@ from ..data.indexed import token_counts
 from ..data.tokenizer import PretrainedVocabulary, vocabulary_of
 from ..errors import TrueNegError
 from ..objectives import CorpusTargets, EncoderPasses, MaskedPredictions, Objective, Setting, TrueNegativeOptions
-from ..synonyms.build import cache_path
+from ..synonyms.building import cache_path
 from ..vocabulary import (
     BOS,
     EOS,

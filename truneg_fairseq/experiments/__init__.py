@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..options import option, user_dir_option
+from ..flags import option, user_dir_option
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,17 +19,17 @@ import numpy as np
 from ..errors import TrueNegError
 from ..evaluation.models import OpeningOptions
 from ..evaluation.yardstick import Task, evaluate
+from ..fairseq_runs.folder import METRICS_NAME, read_series
 from ..files import convert, read_json, replacing_text
 from ..finetuning import FinetuneOptions
-from ..finetuning.run import finetune_all
+from ..finetuning.run_finetuning import finetune_all
+from ..flags import check
 from ..launch.process import Call, call_logged, failure, size_of
-from ..launch.training import RESULTS_NAME
-from ..options import check
+from ..launch.training_run import RESULTS_NAME
 from ..registry import TASKS, YARDSTICKS
 from ..results.result import BITS, GENERATED, HELD_OUT, Metric, NamedModel, Result, read_results
-from ..trainer.folder import METRICS_NAME, read_series
+from .arm_training import Pretraining, fingerprint
 from .settings import Finetuning, kept_options, with_dashes
-from .training import Pretraining, fingerprint
 
 MEASURED_NAME, LOG_NAME = "measured.jsonl", "evaluation.log"
 _RECORD_NAME = "evaluated.json"

@@ -17,8 +17,8 @@ from typing import Any, NoReturn
 from ..errors import TrueNegError, refuse
 from ..objectives.options import named_sources, parsed
 from ..registry import ALTERNATIVES, TERMS
+from .arm_training import Pretraining
 from .settings import FILE_OPTIONS, Experiment, with_dashes
-from .training import Pretraining
 
 _PROCESS = frozenset(
     "log-interval no-progress-bar fp16-init-scale fp16-scale-window fp16-scale-tolerance min-loss-scale "

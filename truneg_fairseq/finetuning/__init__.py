@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..flags import option, user_dir_option
 from ..launch.process import PRECISIONS
-from ..options import option, user_dir_option
 
 
 @dataclass(frozen=True, kw_only=True)

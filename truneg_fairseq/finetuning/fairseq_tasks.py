@@ -31,11 +31,11 @@ from torch import Tensor
 
 from ..criterions.masked_lm_true_neg import log_rates
 from ..errors import TrueNegError, one_line_errors
+from ..flags import check, option
 from ..models.checkpoints import check_fingerprint
 from ..models.encoder import AnswerLogits
 from ..objectives.build import BITS
 from ..objectives.loss import Rate
-from ..options import check, option
 from ..vocabulary import MASK_SYMBOL
 from .squad_features import SquadFeatures, answer_questions, best_spans, score_answers
 from .squad_files import exact_match_and_f1

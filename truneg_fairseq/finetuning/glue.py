@@ -24,7 +24,7 @@ from ..data.text import read_lines, read_table
 from ..data.tokenizer import PretrainedVocabulary
 from ..errors import TrueNegError, require
 from ..files import replacing_text
-from ..launch.training import Diverged
+from ..launch.training_run import Diverged
 from ..results.result import Metric
 from ..vocabulary import EOS, UNKNOWN
 from ..workers import Progress

@@ -12,9 +12,9 @@ require("transformers", "accelerate", extra="hf")
 from ..objectives.options import ElectraOptions as ElectraArguments  # noqa: E402  (after the check of what is needed)
 from ..objectives.options import TrueNegativeOptions as TrueNegativeArguments  # noqa: E402
 from .collator import DataCollatorForTrueNegatives  # noqa: E402
-from .electra import ElectraForReplacedTokens, ElectraTrainer  # noqa: E402
+from .electra_trainer import ElectraForReplacedTokens, ElectraTrainer  # noqa: E402
+from .masked_lm_trainer import TrueNegativeTrainer  # noqa: E402
 from .projection import fit_share, mix_counts  # noqa: E402
-from .trainer import TrueNegativeTrainer  # noqa: E402
 
 __all__ = [
     "DataCollatorForTrueNegatives",

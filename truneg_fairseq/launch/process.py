@@ -27,9 +27,9 @@ from typing import Any, TypeAlias, get_type_hints
 import msgspec
 
 from ..errors import TrueNegError, one_line_errors
+from ..fairseq_runs.saving import LAST, read_lazily
 from ..files import replacing_file, replacing_text
 from ..registry import import_user_dir
-from ..trainer.checkpoints import LAST, read_lazily
 
 Call: TypeAlias = "partial[Any]"
 """A function of this package and its keywords, for another process."""

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import TrueNegError, unreadable
+from ..fairseq_runs.saving import VOCABULARY, read_lazily
 from ..files import file_digest, replacing_file, require_checkpoint
-from ..trainer.checkpoints import VOCABULARY, read_lazily
 from ..vocabulary import fingerprint, read_symbols
 
 if TYPE_CHECKING:

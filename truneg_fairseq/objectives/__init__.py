@@ -3,12 +3,12 @@
 from .alternatives import Alternatives
 from .build import Setting
 from .corpus_targets import CorpusTargets
-from .electra import sample_tokens
 from .false_negatives import Detector
 from .loop import TrueNegativeLoss
 from .loss import Objective, Outcome, UpdateSize
 from .options import ElectraOptions, TrueNegativeOptions
 from .passes import EncoderPasses, MaskedPredictions, fill, gather_rows
+from .replaced_tokens import sample_tokens
 from .soft_targets import SynonymLists
 from .terms import Term
 

@@ -77,7 +77,7 @@ class Setting:
         """The synonym table."""
         if self.listed is not None:
             return self.listed
-        from ..synonyms.build import provide_table
+        from ..synonyms.building import provide_table
 
         path = Path(self.options.synonym_table) if self.options.synonym_table else None
         return provide_table(self.words, self._folder, path, self.options.synonym_source)
@@ -85,7 +85,7 @@ class Setting:
     @cached_property
     def exclusions(self) -> SynonymTable:
         """The pairs that no regression may accept: antonyms and other forms of a word, by WordNet."""
-        from ..synonyms.build import provide_exclusions
+        from ..synonyms.building import provide_exclusions
 
         return provide_exclusions(self.words, self._folder)
 
@@ -155,7 +155,7 @@ def setting_of_tokenizer(tokenizer: Any, options: TrueNegativeOptions, size: int
 
     ``size`` is the number of rows of the model's embeddings, if it is known.
     """
-    from ..synonyms.build import cache_path
+    from ..synonyms.building import cache_path
 
     if not isinstance(tokenizer, str | Path) and not hasattr(tokenizer, "get_vocab"):
         raise TrueNegError(f"found {type(tokenizer).__name__}; expected a tokenizer of transformers, or its folder")

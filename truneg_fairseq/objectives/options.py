@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple, Optional
 
-from .. import options
+from .. import flags as options
 from ..errors import TrueNegError, refuse
-from ..options import flag_of, option
+from ..flags import flag_of, option
 from ..vocabulary import TOKENIZATIONS
 
 TABLE = "table"

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from .. import __version__
+from ..fairseq_runs.folder import TRAINING
 from ..results.comparison import Comparison
 from ..results.result import Result
 from ..results.tables import Table, notes, tables
-from ..trainer.folder import TRAINING
 from .charts import difference_charts, line_chart
 from .html import Cell, Page, Section
-from .run import QUANTITIES as MEASURED
-from .run import Run, differing_facts, fact_names
+from .training_facts import QUANTITIES as MEASURED
+from .training_facts import Run, differing_facts, fact_names
 
 _TITLES = {
     **{"loss": "loss, bits per predicted token", "nll_loss": "cross-entropy (nll_loss), bits per target token"},

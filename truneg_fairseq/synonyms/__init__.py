@@ -1,6 +1,6 @@
 """Synonym tables: lexicons answer "synonyms of this word", :func:`build_table` makes a table for a vocabulary."""
 
-from .build import SOURCES, SourceOptions, build_table, open_lexicon
+from .building import SOURCES, SourceOptions, build_table, open_lexicon
 from .lists import Lexicon
 from .table import SynonymTable
 

@@ -22,7 +22,7 @@ from ..data.pretraining import BinarizedText, ElectraDataset
 from ..data.segments import SHORTEST, concatenate, cut_examples
 from ..data.tokenizer import vocabulary_of
 from ..errors import TrueNegError, one_line_errors
-from ..options import check, option, select
+from ..flags import check, option, select
 from ..vocabulary import TOKENIZATIONS, WordBoundaries
 from .recorded_step import RecordedSteps
 

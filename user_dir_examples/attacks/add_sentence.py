@@ -22,7 +22,7 @@ from words import Alteration, NearbyWords, fake_answer
 
 from truneg_fairseq.commands.main import run_as_script
 from truneg_fairseq.finetuning.squad_files import Answer, Question, normalize
-from truneg_fairseq.options import option
+from truneg_fairseq.flags import option
 from truneg_fairseq.synonyms.inflected import Inflector
 from truneg_fairseq.synonyms.wordnet import open_database
 

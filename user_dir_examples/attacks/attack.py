@@ -35,7 +35,7 @@ from truneg_fairseq.finetuning.squad_files import (
     worst_variants,
     write_squad,
 )
-from truneg_fairseq.options import option
+from truneg_fairseq.flags import option
 from truneg_fairseq.results.intervals import Interval, Ratio, ratios_as_fields, seed_interval
 from truneg_fairseq.results.result import Metric, Result
 from truneg_fairseq.workers import Progress

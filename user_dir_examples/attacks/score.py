@@ -24,7 +24,7 @@ from truneg_fairseq.commands.parser import JsonOutput, print_unless_json, write_
 from truneg_fairseq.errors import TrueNegError, refuse
 from truneg_fairseq.files import require_writable
 from truneg_fairseq.finetuning import PredictOptions
-from truneg_fairseq.options import option
+from truneg_fairseq.flags import option
 from truneg_fairseq.results.result import append_result
 
 
@@ -110,7 +110,7 @@ def _of_experiment(options: Options, folder: Path) -> Robustness:
 
 def _answered(options: Options, model: Path) -> Robustness:
     """A model's scores; its answers are not kept."""
-    from truneg_fairseq.finetuning.run import predict
+    from truneg_fairseq.finetuning.run_finetuning import predict
 
     assert options.attacked is not None
     with tempfile.TemporaryDirectory() as made:

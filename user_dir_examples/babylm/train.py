@@ -23,7 +23,7 @@ from typing import Any
 from truneg_fairseq.data.text import read_lines
 from truneg_fairseq.errors import TrueNegError, one_line_errors
 from truneg_fairseq.files import replacing_text
-from truneg_fairseq.options import option
+from truneg_fairseq.flags import option
 
 with one_line_errors():  # where transformers is not installed
     from transformers import (

@@ -21,7 +21,7 @@ from typing import Any
 from truneg_fairseq.commands.main import run_as_script
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.files import file_digest
-from truneg_fairseq.options import option
+from truneg_fairseq.flags import option
 
 HERE = Path(__file__).parent
 SUMMARY = HERE.parents[1] / "docs" / "results" / "summary.py"

@@ -22,7 +22,7 @@ from typing import Any
 
 from truneg_fairseq.data.text import read_lines
 from truneg_fairseq.errors import TrueNegError, one_line_errors, reason, require
-from truneg_fairseq.options import option
+from truneg_fairseq.flags import option
 
 with one_line_errors():  # where transformers is not installed
     from truneg_fairseq.hf import DataCollatorForTrueNegatives, TrueNegativeArguments, TrueNegativeTrainer

@@ -32,7 +32,7 @@ from typing import Any
 from ..corpus_counts import counts_beside
 from ..errors import TrueNegError
 from ..files import VERSION, replacing_text, without_nan, writing
-from ..options import flag_of
+from ..flags import flag_of
 from ..registry import digests
 from .preflight import data_folders, items_of, name_of, value_of
 

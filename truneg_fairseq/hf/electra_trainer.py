@@ -17,13 +17,13 @@ from transformers.models.electra.modeling_electra import ElectraPreTrainedModel
 
 from ..objectives import MaskedPredictions, Outcome, UpdateSize, fill, sample_tokens
 from ..objectives.build import BITS
-from ..objectives.electra import ELECTRA_RATES, add_discriminator
 from ..objectives.loop import encode_layers
 from ..objectives.options import ElectraOptions
 from ..objectives.passes import unwrap
+from ..objectives.replaced_tokens import ELECTRA_RATES, add_discriminator
 from .collator import seeded
+from .masked_lm_trainer import TrueNegativeTrainer
 from .projection import masked_positions
-from .trainer import TrueNegativeTrainer
 
 _SHARED = ("embedding_size", "vocab_size", "max_position_embeddings", "type_vocab_size", "tie_word_embeddings")
 _OWN = (

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from ..errors import TrueNegError, reason
 from ..files import VERSION, file_digest
-from ..options import option
+from ..flags import option
 from ..vocabulary import Vocabulary, fingerprint, without_accents
 from ..workers import Progress
 from .inflected import InflectedLexicon

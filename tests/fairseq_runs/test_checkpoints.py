@@ -32,10 +32,10 @@ from support.translations import TRAINING as TRANSLATION
 from truneg_fairseq import register
 from truneg_fairseq.commands import data as commands
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.trainer import folder as records
-from truneg_fairseq.trainer.checkpoints import checkpoints_in, choose_start, damage
-from truneg_fairseq.trainer.folder import TRAINING, changes, input_fingerprints, read_series
-from truneg_fairseq.trainer.preflight import check
+from truneg_fairseq.fairseq_runs import folder as records
+from truneg_fairseq.fairseq_runs.folder import TRAINING, changes, input_fingerprints, read_series
+from truneg_fairseq.fairseq_runs.preflight import check
+from truneg_fairseq.fairseq_runs.saving import checkpoints_in, choose_start, damage
 
 STOCK = ("--criterion", "masked_lm", "--disable-validation", "--save-interval-updates", 2)
 
@@ -208,7 +208,7 @@ def test_what_is_no_number_is_not_measured(tmp_path, monkeypatch):
     register()
     from fairseq.logging import meters, progress_bar
 
-    from truneg_fairseq.trainer.trainer import PluginTrainer
+    from truneg_fairseq.fairseq_runs.fairseq_trainer import PluginTrainer
 
     monkeypatch.setattr(PluginTrainer, "measured", tmp_path)
     bar = progress_bar.progress_bar([], log_format="none", prefix="valid on 'valid' subset")

@@ -11,12 +11,12 @@ from typing import Any
 from ..convert.architecture import pretraining_flags
 from ..corpus_counts import counts_beside
 from ..errors import TrueNegError
-from ..launch.training import MODEL_NAME, TrainingRun
+from ..fairseq_runs.folder import sampled_fingerprint
+from ..fairseq_runs.saving import LAST
+from ..launch.training_run import MODEL_NAME, TrainingRun
 from ..models.checkpoints import check_vocabulary, read_checkpoint
 from ..objectives.options import named_sources, parsed
 from ..registry import digests
-from ..trainer.checkpoints import LAST
-from ..trainer.folder import sampled_fingerprint
 from ..vocabulary import fingerprint as fingerprint_of
 from ..vocabulary import read_symbols
 from .settings import DEFAULTS, Experiment, Options, flags_of, kept_options

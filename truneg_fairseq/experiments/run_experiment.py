@@ -16,19 +16,19 @@ from .. import register
 from ..errors import TrueNegError
 from ..files import hold_lock, replacing_text
 from ..launch.jobs import Job, devices_of, run_jobs
-from ..launch.training import RESULTS_NAME, check_precision, check_settings
+from ..launch.training_run import RESULTS_NAME, check_precision, check_settings
 from ..models.checkpoints import quiet_fairseq
 from ..report.page import report_page
-from ..report.run import find_runs
+from ..report.training_facts import find_runs
 from ..results.comparison import Comparison
 from ..results.result import Result
 from ..results.tables import markdown, notes, tables, terminal, verdict, wrapped
 from ..workers import Progress
 from . import ExperimentOptions
+from .arm_training import Pretraining, check_start
 from .evaluation import Evaluation, evaluate_together, evaluations_of
 from .flags import check_flags
 from .settings import Experiment
-from .training import Pretraining, check_start
 
 TABLES_NAME, PAGE_NAME = "comparison.md", "report.html"
 

@@ -15,7 +15,7 @@ from support.cli_runs import EVERYTHING, TORCHRUN, hydra, logged, run_on_two_wor
 from support.commands import killed_on_error, run_command, start_command, truneg, wait_until
 from support.kills import differences, left_behind, state_of
 
-from truneg_fairseq.trainer.stopping import EXIT_STOPPED, STOPPING
+from truneg_fairseq.fairseq_runs.stopping import EXIT_STOPPED, STOPPING
 
 STOCK = ("--criterion", "masked_lm", "--disable-validation")
 EPOCH = 21  # updates of an epoch

@@ -10,7 +10,7 @@ from torch import Tensor, distributed
 
 from ..errors import one_line_errors
 from ..objectives import ElectraOptions, MaskedPredictions, fill, sample_tokens
-from ..objectives.electra import ELECTRA_RATES, add_discriminator
+from ..objectives.replaced_tokens import ELECTRA_RATES, add_discriminator
 from .masked_lm_true_neg import MaskedLmTrueNeg, MaskedLmTrueNegConfig, log_loss, log_rates
 
 _STEP, _BATCH = 0x9E3779B97F4A7C15, 0xD1B54A32D192ED03

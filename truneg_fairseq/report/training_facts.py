@@ -9,10 +9,19 @@ from functools import cached_property
 from pathlib import Path
 
 from ..errors import TrueNegError
+from ..fairseq_runs.folder import (
+    METRICS_NAME,
+    TRAINING,
+    Series,
+    changes,
+    is_held,
+    read_manifest,
+    read_metrics,
+    read_series,
+)
 from ..files import convert, split_name
 from ..results.intervals import ratio_of
 from ..results.result import BITS, HELD_OUT, Example, Result, read_results
-from ..trainer.folder import METRICS_NAME, TRAINING, Series, changes, is_held, read_manifest, read_metrics, read_series
 
 QUANTITIES = (BITS, "accuracy", "hc_pred", "hc_iter")
 """What a report shows; the last two are those of Table 2."""

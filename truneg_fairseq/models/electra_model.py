@@ -15,8 +15,8 @@ from fairseq.models import register_model, register_model_architecture
 from fairseq.modules.transformer_sentence_encoder import init_bert_params
 from torch import Tensor
 
+from ..flags import flag_of
 from ..optim import tag_parameters
-from ..options import flag_of
 from .bert import SIZE, BertEncoder, BertModel, bert_architecture, register_sizes, set_defaults
 from .encoder import DiscriminatorHead, layer_states
 

@@ -16,9 +16,9 @@ from typing import Any
 from ..data.indexed import require_whole_split
 from ..errors import TrueNegError
 from ..files import require_checkpoint, require_writable
-from ..options import flag_of
+from ..flags import flag_of
 from ..vocabulary import fingerprint, read_symbols
-from .checkpoints import LAST, require_whole
+from .saving import LAST, require_whole
 
 _MASKED = ("masked_lm", "electra_pretraining")  # the tasks that pre-train by masking
 _HIGHER_IS_BETTER = (

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import TrueNegError, refuse
+from ..fairseq_runs.folder import is_held
+from ..fairseq_runs.saving import LAST, read_lazily
+from ..fairseq_runs.stopping import EXIT_DIVERGED, EXIT_STOPPED
 from ..files import hold_lock, read_json, replacing_file, replacing_text
-from ..trainer.checkpoints import LAST, read_lazily
-from ..trainer.folder import is_held
-from ..trainer.stopping import EXIT_DIVERGED, EXIT_STOPPED
 from . import process
 from .process import FINISHED_NAME, FP16_FLAGS, PACKAGES, failure, run_logged, size_of
 

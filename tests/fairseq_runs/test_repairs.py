@@ -208,7 +208,7 @@ def test_version():
 
 @pytest.mark.parametrize(("tasks", "nodes", "spawns"), [(1, 1, True), (2, 2, True), (4, 2, False)])
 def test_a_task_of_srun_that_trains_hands_no_signal_on(tasks, nodes, spawns, monkeypatch):
-    from truneg_fairseq.trainer.repairs import _spawns_workers
+    from truneg_fairseq.fairseq_runs.repairs import _spawns_workers
 
     monkeypatch.delenv("MASTER_ADDR", raising=False)
     monkeypatch.setenv("SLURM_STEP_NUM_TASKS", str(tasks))
@@ -226,7 +226,7 @@ from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.distributed import utils
 from fairseq_cli import train
-from truneg_fairseq.trainer.trainer import PluginTrainer
+from truneg_fairseq.fairseq_runs.fairseq_trainer import PluginTrainer
 models, stock = [], PluginTrainer.__init__
 def init(self, *given, **named):
     stock(self, *given, **named)

@@ -14,10 +14,10 @@ from ..convert.architecture import architecture_flags, config_of
 from ..data.tokenizer import PretrainedVocabulary
 from ..errors import TrueNegError, refuse
 from ..files import require_different, require_writable
+from ..flags import flag_of
 from ..launch.jobs import Job, devices_of, run_jobs
-from ..launch.training import MODEL_NAME, RESULTS_NAME, Diverged, TrainingRun, check_precision
+from ..launch.training_run import MODEL_NAME, RESULTS_NAME, Diverged, TrainingRun, check_precision
 from ..models.checkpoints import Checkpoint, check_vocabulary, quiet_fairseq, read_checkpoint
-from ..options import flag_of
 from ..registry import TASKS
 from ..results.result import Result, append_result, named_models, read_results
 from ..workers import choose_device

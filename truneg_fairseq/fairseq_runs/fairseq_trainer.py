@@ -26,12 +26,13 @@ from fairseq.trainer import Trainer
 from torch import Tensor
 
 from ..errors import TrueNegError, one_line_errors, reason
-from ..options import flag_of
+from ..flags import flag_of
 from ..vocabulary import fingerprint
-from . import checkpoints, stopping
-from .checkpoints import LAST, VOCABULARY
+from . import saving as checkpoints
+from . import stopping
 from .folder import add_line, add_start, keep_lines, lock_folder, start_facts
 from .preflight import data_folders
+from .saving import LAST, VOCABULARY
 
 logger = logging.getLogger(__name__)
 

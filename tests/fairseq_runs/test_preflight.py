@@ -14,7 +14,7 @@ from support.commands import CUDA, ELECTRA_MODEL, ELECTRA_TRAINING, PLUGIN, TINY
 from support.trainings import batches, configuration, parse, trainer_of
 
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.trainer.preflight import check
+from truneg_fairseq.fairseq_runs.preflight import check
 from truneg_fairseq.vocabulary import read_symbols
 
 MASKED_LM = (*TINY_TRAINING, *TINY_MODEL, "--criterion", "masked_lm")

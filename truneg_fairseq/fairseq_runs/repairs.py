@@ -32,7 +32,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ..data.tokenizer import vocabulary_of
 from ..errors import TrueNegError, one_line_errors, reason
-from . import preflight, stopping, trainer
+from . import fairseq_trainer as trainer
+from . import preflight, stopping
 from .folder import installed_version
 
 

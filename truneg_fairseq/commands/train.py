@@ -13,11 +13,11 @@ from pathlib import Path
 
 from ..errors import TrueNegError, one_line_errors, refuse, require
 from ..experiments import ExperimentOptions
+from ..fairseq_runs.stopping import let_signals_wait
 from ..files import replacing_text
 from ..finetuning import FinetuneOptions, PredictOptions
-from ..options import flag_of, range_of
+from ..flags import flag_of, range_of
 from ..registry import check_user_dir
-from ..trainer.stopping import let_signals_wait
 from ..vocabulary import read_symbols
 from .parser import NoOptions
 
@@ -113,8 +113,8 @@ def finetune(options: FinetuneOptions) -> None:
     Prints the tables of 'truneg compare', and adds a line for each run to OUTPUT/results.jsonl. Finished runs are
     skipped; a run that was interrupted goes on where it was.
     """
-    from ..finetuning.run import finetune as run
-    from ..launch.training import RESULTS_NAME
+    from ..finetuning.run_finetuning import finetune as run
+    from ..launch.training_run import RESULTS_NAME
     from ..results.comparison import Comparison
     from ..results.tables import notes, tables, terminal, wrapped
 
@@ -133,7 +133,7 @@ def predict(options: PredictOptions) -> None:
 
     Prints the number of examples and, where the file has the true answers, the scores in percent.
     """
-    from ..finetuning.run import predict as run
+    from ..finetuning.run_finetuning import predict as run
 
     print(json.dumps(run(options)))
     scored = options.output is not None and options.output.suffix == ".json"
@@ -157,9 +157,9 @@ def experiment(options: ExperimentOptions) -> None:
         return _init(options)
     if options.file is None:
         raise TrueNegError("experiment: found no FILE.yaml; --init FILE.yaml writes one for --data and --model")
-    from ..experiments.run import PAGE_NAME, TABLES_NAME, Runner
+    from ..experiments.run_experiment import PAGE_NAME, TABLES_NAME, Runner
     from ..experiments.settings import read_experiment
-    from ..launch.training import RESULTS_NAME
+    from ..launch.training_run import RESULTS_NAME
 
     runner = Runner(read_experiment(options.file, options.set, options.only), options)
     try:
