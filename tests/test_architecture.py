@@ -14,14 +14,14 @@ from support.commands import PLUGIN, command_environment
 # From the bottom up. What stands in one line does not import each other.
 LAYERS = """
 errors
-files options
+files flags
 registry
 workers
 vocabulary
 data
 corpus_counts synonyms
 objectives
-testing trainer
+testing fairseq_runs
 hf
 optim
 models

@@ -31,7 +31,7 @@ __version__ = "0.1.0"
 
 # The modules that register themselves with fairseq when they are imported.
 _REGISTERED = """
-models.bert models.electra criterions tasks.electra_pretraining optim finetuning.fairseq_tasks
+models.bert models.electra_model criterions tasks.electra_pretraining optim finetuning.fairseq_tasks
 """.split()
 
 
