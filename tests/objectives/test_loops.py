@@ -279,6 +279,14 @@ def test_the_table_beside_a_dictionary_excuses_its_words(tmp_path):
     torch.testing.assert_close(loss_fn(said, torch.tensor([4, 6])), F.cross_entropy(said[1:], torch.tensor([6])) / 2)
 
 
+def test_the_log_says_whose_cosines_the_package_s_regression_was_fitted_on(caplog):
+    caplog.set_level("INFO")
+    loss_of("hc")
+    assert "cosines" not in caplog.text
+    loss_of("embedding")
+    assert "judged by the cosines of all-MiniLM-L6-v2; for another model fit its own" in caplog.text
+
+
 def test_a_table_of_a_model_with_more_rows_than_its_tokenizer_has_tokens(tmp_path, caplog):
     from transformers import AutoTokenizer
 

@@ -6,6 +6,7 @@ soft targets: :meth:`Objective.predict`, :meth:`Objective.judge`, :meth:`Objecti
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +24,8 @@ from .false_negatives import Detector, FalseNegatives, acceptance_model
 from .options import FLAT, TABLE, TrueNegativeOptions
 from .passes import EncoderPasses, MaskedPredictions, count_rows, full_precision, most_likely
 from .soft_targets import SoftTargets, SynonymLists, soft_cross_entropy
+
+logger = logging.getLogger(__name__)
 
 IGNORED = -100
 """The label of a token that is not predicted."""
@@ -340,11 +343,18 @@ def _detector(options: TrueNegativeOptions, setting: Setting, made: Mapping[str,
 
     path = Path(options.hc_acceptance_model) if options.hc_acceptance_model else None
     together = [name for name in sources if name in fitted or name == TABLE]
+    regression = acceptance_model(together, path, among=sources)
+    if path is None:
+        logger.info(
+            "--hc-detector %s: what people accept is judged by the cosines of all-MiniLM-L6-v2; for another model fit "
+            "its own with 'truneg synonyms judge --fit', and give --hc-acceptance-model",
+            "+".join(sources),
+        )
     return Detector(
         sources,
         options.hc_threshold,
         len(setting.words),
-        acceptance_model(together, path, among=sources),
+        regression,
         eligible=torch.from_numpy(eligible_words(setting.words)),
         blocked=SynonymLists.of(setting.exclusions),
     )
