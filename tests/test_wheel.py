@@ -105,7 +105,7 @@ def test_the_base_works_without_fairseq_and_tells_the_extras(wheel, tmp_path):
     (tmp_path / "own.tsv").write_text("big\tlarge\n", encoding="utf-8")
     arguments = ["--source", "tsv", "--tsv", "own.tsv", "--tokenization", "words"]
     assert "1 usable pairs" in run(programs / "truneg", "synonyms", "build", "--data", ".", *arguments, cwd=tmp_path)
-    parts = "objectives.build vocabulary synonyms.build finetuning.squad_files finetuning results.comparison"
+    parts = "objectives.build vocabulary synonyms.building finetuning.squad_files finetuning results.comparison"
     modules = ", ".join(f"truneg_fairseq.{name}" for name in parts.split())
     install = "pip install --no-build-isolation '.[fairseq]' in the clone of truneg_fairseq"
     told = {"criterions": install, "hf": "pip install '.[hf]' in the clone of truneg_fairseq"}

@@ -5,6 +5,7 @@ checkpoints, those from Hugging Face and of SentencePiece's and GPT-2's tokens t
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -48,7 +49,7 @@ def benchmark(folder, tokens):
 class Fixed:
     """A model that gives words these ranks, the same everywhere."""
 
-    rows = Scorer.rows
+    rows, path = Scorer.rows, Path("fixed.pt")
 
     def __init__(self, tokens, words):
         self.row = torch.full((len(tokens.vocabulary),), -20.0)

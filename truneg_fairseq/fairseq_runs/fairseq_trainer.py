@@ -380,8 +380,8 @@ def write_metrics() -> None:
             show: Callable[..., None], kind: str, stats: Any, tag: Any = None, step: int | None = None
         ) -> None:
             shown = {name: progress_bar.format_stat(value) for name, value in stats.items() if name != "num_updates"}
-            # sentence_prediction logs its predictions too, as an empty list.
-            values = {name: float(value) for name, value in shown.items() if not isinstance(value, list)}
+            # sentence_prediction logs its predictions too, as an empty list; a mean of nothing is None.
+            values = {name: float(value) for name, value in shown.items() if isinstance(value, str | int | float)}
             subset = tag if kind == "valid" else None
             add_line(folder, kind=kind, epoch=epoch, num_updates=step, subset=subset, values=values)
             show(stats, tag=tag, step=step)

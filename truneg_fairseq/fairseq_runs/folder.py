@@ -230,7 +230,7 @@ def changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     changed = [name for name in was if name in is_now and was[name] != is_now[name]]
     if sizes := ", ".join(f"{name} {was[name]} -> {is_now[name]}" for name in changed if name in _BATCHES):
         lines.append(f"the batch size changed ({sizes}): some samples of this epoch may be repeated or skipped")
-    was_idea, is_idea = before.get("ideas", {}), now["ideas"]
+    was_idea, is_idea = before.get("ideas", {}), now.get("ideas", {})
     lines += [
         f"{name} has other code or data than at {since}"
         for name in was_idea
