@@ -82,7 +82,7 @@ def test_the_blocks_have_the_loss_and_the_gradients_of_the_logits(
         gradients = [torch.zeros_like(each) if each.grad is None else each.grad for each in leaves if each is not None]
         found.append((total.detach(), plain, best, *gradients))
     for one, other in zip(*found, strict=True):
-        torch.testing.assert_close(other, one, rtol=1e-7, atol=1e-7)  # shares are fp32
+        torch.testing.assert_close(other, one, rtol=1e-6, atol=1e-6)  # shares are fp32
 
 
 @pytest.mark.parametrize(
