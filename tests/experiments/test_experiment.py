@@ -29,8 +29,8 @@ from truneg_fairseq.data.indexed import read_tokens
 from truneg_fairseq.data.tokenizer import BERT_SPECIALS, wordpiece_tokenizer
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.experiments import ExperimentOptions, evaluation
+from truneg_fairseq.experiments.allowed_options import check_flags
 from truneg_fairseq.experiments.evaluation import _finetuned, _mean_of
-from truneg_fairseq.experiments.flags import check_flags
 from truneg_fairseq.experiments.run_experiment import Runner
 from truneg_fairseq.experiments.settings import Experiment, Finetuning, flags_of, read_experiment
 from truneg_fairseq.fairseq_runs.folder import keep_lines

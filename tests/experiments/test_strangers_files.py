@@ -24,7 +24,7 @@ from support.convert_models import TOKENS, write_dictionary
 import truneg_fairseq
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.experiments import ExperimentOptions
-from truneg_fairseq.experiments.flags import check_flags
+from truneg_fairseq.experiments.allowed_options import check_flags
 from truneg_fairseq.experiments.run_experiment import Runner
 from truneg_fairseq.experiments.settings import FILE_OPTIONS, Experiment, read_experiment
 from truneg_fairseq.launch.training_run import check_words

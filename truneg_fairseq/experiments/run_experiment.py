@@ -25,9 +25,9 @@ from ..results.result import Result
 from ..results.tables import markdown, notes, tables, terminal, verdict, wrapped
 from ..workers import Progress
 from . import ExperimentOptions
+from .allowed_options import check_flags
 from .arm_training import Pretraining, check_start
 from .evaluation import Evaluation, evaluate_together, evaluations_of
-from .flags import check_flags
 from .settings import Experiment
 
 TABLES_NAME, PAGE_NAME = "comparison.md", "report.html"

@@ -77,7 +77,8 @@ class SynonymLists(nn.Module):
         if grades is not None:
             grades = torch.zeros(lists.shape).index_put((row, place), grades.float())
         self.register_buffer("grades", grades, persistent=False)
-        rows = torch.full((vocabulary_size + 1,), len(words), dtype=torch.int32)  # the last of what is no word
+        # The last row is for tokens beyond the vocabulary.
+        rows = torch.full((vocabulary_size + 1,), len(words), dtype=torch.int32)
         rows[words] = torch.arange(len(words), dtype=torch.int32)
         self.register_buffer("rows", rows, persistent=False)
         self.register_buffer("lists", lists, persistent=False)
