@@ -27,7 +27,7 @@ optim
 models
 criterions tasks
 results
-convert launch report
+convert launch
 finetuning
 evaluation
 experiments
@@ -89,7 +89,7 @@ def test_no_module_imports_itself_through_others():
     [
         ("objectives", "fairseq transformers nltk hydra omegaconf"),
         ("synonyms", "fairseq torch hydra omegaconf"),
-        ("report.page", "fairseq torch hydra omegaconf"),
+        ("results.page", "fairseq torch hydra omegaconf"),
         ("commands.main", "fairseq torch hydra omegaconf"),
     ],
 )

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tabulate import tabulate
 
-from truneg_fairseq.report.charts import Bar, interval_chart, stacked
+from truneg_fairseq.results.charts import Bar, interval_chart, stacked
 from truneg_fairseq.results.intervals import CONFIDENCE, Interval, seed_interval
 from truneg_fairseq.results.result import Result, read_results
 

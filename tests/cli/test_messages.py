@@ -12,7 +12,7 @@ import pytest
 from support.cli_runs import assert_one_line, logged, training
 from support.commands import REPOSITORY, run_command, truneg
 
-from truneg_fairseq.report.training_facts import find_runs
+from truneg_fairseq.results.training_facts import find_runs
 
 
 def test_errors_leave_fairseq_train_as_one_line(data_bin, tmp_path):

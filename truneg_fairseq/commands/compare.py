@@ -34,12 +34,12 @@ class CompareOptions(JsonOutput):
 
 def compare(options: CompareOptions) -> None:
     """Compare models over seeds, and trainings: tables with intervals of the differences, or one HTML page."""
-    from ..report.charts import difference_charts, stacked
-    from ..report.page import report_page
-    from ..report.training_facts import find_runs
+    from ..results.charts import difference_charts, stacked
     from ..results.comparison import Comparison, select
+    from ..results.page import report_page
     from ..results.result import read_results
     from ..results.tables import FORMATS, notes, tables, wrapped
+    from ..results.training_facts import find_runs
 
     if options.picture is not None and options.picture.suffix.lower() != ".svg":
         raise TrueNegError(f"--picture {options.picture}: expected a file name that ends with .svg")

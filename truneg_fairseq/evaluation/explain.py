@@ -20,7 +20,7 @@ from ..objectives.options import TABLE, named_sources
 from ..objectives.passes import MaskedPredictions
 from ..objectives.soft_targets import embedding_cosine
 from ..registry import ALTERNATIVES
-from ..report.html import Cell, Page, Section, Word
+from ..results.html import Cell, Page, Section, Word
 from ..results.tables import Table
 from ..synonyms.building import provide_table
 from ..workers import Progress

@@ -18,11 +18,11 @@ from ..files import hold_lock, replacing_text
 from ..launch.jobs import Job, devices_of, run_jobs
 from ..launch.training_run import RESULTS_NAME, check_precision, check_settings
 from ..models.checkpoints import quiet_fairseq
-from ..report.page import report_page
-from ..report.training_facts import find_runs
 from ..results.comparison import Comparison
+from ..results.page import report_page
 from ..results.result import Result
 from ..results.tables import markdown, notes, tables, terminal, verdict, wrapped
+from ..results.training_facts import find_runs
 from ..workers import Progress
 from . import ExperimentOptions
 from .allowed_options import check_flags

@@ -1,1 +1,1 @@
-"""Result files and their comparison: statistics, tables, pictures. Imports neither fairseq nor torch."""
+"""Result files and their comparison: statistics, tables, pictures, pages. Imports neither fairseq nor torch."""

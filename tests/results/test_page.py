@@ -32,11 +32,11 @@ from truneg_fairseq.evaluation.explain import (
     explanation_page,
 )
 from truneg_fairseq.fairseq_runs.folder import read_series
-from truneg_fairseq.report.charts import Bar, interval_chart, line_chart, thinned
-from truneg_fairseq.report.html import Cell, Page, Section, Table
-from truneg_fairseq.report.page import report_page
-from truneg_fairseq.report.training_facts import find_runs
+from truneg_fairseq.results.charts import Bar, interval_chart, line_chart, thinned
+from truneg_fairseq.results.html import Cell, Page, Section, Table
+from truneg_fairseq.results.page import report_page
 from truneg_fairseq.results.result import Metric, Result, append_result
+from truneg_fairseq.results.training_facts import find_runs
 
 
 def test_trainings_of_transformers(tmp_path, capsys):
@@ -134,7 +134,7 @@ def test_runs_in_progress_of_another_seed_and_continued_with_other_options(runs,
     (mixed / "metrics.jsonl").write_text("\n".join(kept))
     report(capsys, tmp_path, runs / "baseline", mixed)
     assert (tmp_path / "r.html").read_text(encoding="utf-8").count("<td>4 of 4</td><td>finished</td>") == 2
-    monkeypatch.setattr("truneg_fairseq.report.training_facts.is_held", lambda folder: folder == now)
+    monkeypatch.setattr("truneg_fairseq.results.training_facts.is_held", lambda folder: folder == now)
     report(capsys, tmp_path, runs / "baseline", now)
     assert "<td>1 of 4</td><td>in progress</td>" in (tmp_path / "r.html").read_text(encoding="utf-8")
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from .. import __version__
 from ..fairseq_runs.folder import TRAINING
-from ..results.comparison import Comparison
-from ..results.result import Result
-from ..results.tables import Table, notes, tables
+from ..files import VERSION
 from .charts import difference_charts, line_chart
+from .comparison import Comparison
 from .html import Cell, Page, Section
+from .result import Result
+from .tables import Table, notes, tables
 from .training_facts import QUANTITIES as MEASURED
 from .training_facts import Run, differing_facts, fact_names
 
@@ -54,7 +54,7 @@ def report_page(
         made, charts = tables(comparison), difference_charts(comparison)
         compared = [Section("Comparison", "comparison", charts=charts, tables=made, footnotes=notes(comparison))]
     first = compared + trained if verdict else trained + compared
-    note = f"Written by truneg_fairseq {__version__}. Charts, tables and text are in this file; it needs no network."
+    note = f"Written by truneg_fairseq {VERSION}. Charts, tables and text are in this file; it needs no network."
     return Page(title, [*(verdict or _last_losses(runs)), note], [*first, *_what_was_run(runs), *_examples(runs)])
 
 

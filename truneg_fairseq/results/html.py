@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import require
-from ..results.tables import Table
 from .charts import DARK, LIGHT, Chart
+from .tables import Table
 
 _TEMPLATES = Path(__file__).with_name("templates")
 

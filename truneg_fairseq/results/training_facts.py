@@ -20,8 +20,8 @@ from ..fairseq_runs.folder import (
     read_series,
 )
 from ..files import convert, split_name
-from ..results.intervals import ratio_of
-from ..results.result import BITS, HELD_OUT, Example, Result, read_results
+from .intervals import ratio_of
+from .result import BITS, HELD_OUT, Example, Result, read_results
 
 QUANTITIES = (BITS, "accuracy", "hc_pred", "hc_iter")
 """What a report shows; the last two are those of Table 2."""
