@@ -9,7 +9,6 @@ import torch
 from support.tokenizers_made import fast_tokenizer
 
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.evaluation.scorer import join_tokens, word_of
 from truneg_fairseq.vocabulary import (
     Vocabulary,
     WordBoundaries,
@@ -78,7 +77,7 @@ def test_fairseqs_numeric_gpt2_dictionary(tmp_path):
     assert detect_tokenization(symbols) == "gpt2"
     vocabulary = Vocabulary.from_symbols(symbols, gpt2_encoder_json=tmp_path / "encoder.json")
     assert (facts(vocabulary)["0"], facts(vocabulary)["14"]) == (("the", False), (None, True))
-    assert [word_of(symbols.index(number), vocabulary) for number in ("0", "14")] == ["the", "s"], "no numbers"
+    assert [vocabulary.name_of(symbols.index(number)) for number in ("0", "14")] == ["the", "s"], "no numbers"
     with pytest.raises(TrueNegError, match=r"not in a file .*; put the encoder\.json that .* beside dict\.txt"):
         Vocabulary.from_symbols(symbols)
     with pytest.raises(TrueNegError, match=r"1 of its symbols .* not in .*encoder\.json \(e\.g\. 99999\)"):
@@ -116,8 +115,8 @@ def test_subword_nmt_marks_the_piece_that_is_unfinished():
         [False, False, True, True, True],  # cut from a text: what is before the first token is not known
         [False, True, True, True, True],
     ]
-    assert [word_of(token, vocabulary) for token in (4, 5, 6)] == ["prim@@", "ary", "main"]
-    assert join_tokens(vocabulary.symbols[4:7], "subword-nmt") == "primary main"
+    assert list(map(vocabulary.name_of, (4, 5, 6))) == ["prim@@", "ary", "main"]
+    assert vocabulary.text_of((4, 5, 6)) == "primary main"
 
 
 def test_fingerprint_ignores_only_what_fairseqs_tasks_add_at_the_end():

@@ -43,6 +43,7 @@ _DETECTION_SHARE = 0.02
 _MARKERS = f" {SENTENCEPIECE_SPACE}{GPT2_SPACE}"
 _NUMERIC_SHARE = 0.9
 _CASED_SHARE = 0.05
+_BROKEN = "\ufffd"  # of a piece that ends inside a character
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,25 @@ class Vocabulary:
     def spelled(self, word: str) -> str:
         """A word as this vocabulary writes it: without capitals, and without accents, where it has none."""
         return (without_accents(word) if self.strips_accents else word).lower() if self.lower_case else word
+
+    def name_of(self, token: int) -> str:
+        """What to call a token: its word, or its symbol where it is a piece."""
+        symbol = self.tokens[token]
+        if self.words[token] or self.tokenization != "gpt2":
+            return self.words[token] or symbol
+        marker = GPT2_SPACE if symbol.startswith(GPT2_SPACE) else ""
+        piece = gpt2_text([symbol.removeprefix(marker)])
+        return symbol if _BROKEN in piece else marker + piece
+
+    def text_of(self, tokens: Iterable[int]) -> str:
+        """Readable text of a run of tokens."""
+        parts = [self.tokens[token] for token in tokens]
+        if self.tokenization == "gpt2":
+            return gpt2_text(parts).strip()
+        if self.tokenization == "sentencepiece":
+            return "".join(parts).replace(SENTENCEPIECE_SPACE, " ").strip()
+        joined = {"wordpiece": f" {WORDPIECE_CONTINUATION}", SUBWORD_NMT: f"{SUBWORD_NMT_CONTINUATION} "}
+        return " ".join(parts).replace(joined.get(self.tokenization, "\n"), "")
 
     @classmethod
     def from_symbols(
@@ -244,7 +264,7 @@ def _spell(token: str, tokenization: str) -> tuple[str | None, bool]:
     if begins:
         return text, False
     # A letter, digit or combining mark (a vowel of Hindi), or a part of a character, which may be one of these.
-    return None, any(c.isalnum() or unicodedata.category(c)[0] == "M" or c == "\ufffd" for c in text)
+    return None, any(c.isalnum() or unicodedata.category(c)[0] == "M" or c == _BROKEN for c in text)
 
 
 def gpt2_text(tokens: Sequence[str]) -> str:

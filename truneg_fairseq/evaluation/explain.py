@@ -26,7 +26,6 @@ from ..synonyms.building import provide_table
 from ..workers import Progress
 from .held_out import acceptance, exclusions, judge_of
 from .models import OpenedModel, OpeningOptions
-from .scorer import word_of
 
 RIGHT, FALSE_NEGATIVE, TRUE_NEGATIVE = "right", "false negative", "true negative"
 _COLORS = {RIGHT: "\x1b[32m", FALSE_NEGATIVE: "\x1b[1;33m", TRUE_NEGATIVE: "\x1b[35m"}
@@ -119,6 +118,7 @@ class Explainer:
         if opened.generates or (tokens := opened.tokens()).mask is None:
             raise TrueNegError(f"{model}: has no mask, or generates token by token; expected a masked LM")
         self._detector, self._tokens, self._vocabulary = detector, tokens, tokens.vocabulary
+        self._word = self._vocabulary.name_of
         self._model = opened.scorer(self._tokens, counts=counts)
         self._model.share = share
         self._objective = judge_of(self._tokens, synonym_table, detector)
@@ -199,9 +199,6 @@ class Explainer:
             verdict=verdict,
             reason=reason,
         )
-
-    def _word(self, token: int) -> str:
-        return word_of(token, self._vocabulary)
 
     def _verdict(  # noqa: PLR0911
         self, judged: MaskedPredictions, row: int, gold: int, prediction: int, listed: Sequence[int]

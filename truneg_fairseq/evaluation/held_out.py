@@ -32,7 +32,7 @@ from ..synonyms import SynonymTable
 from ..synonyms.building import provide_exclusions
 from ..workers import Progress
 from .models import OpenedModel
-from .scorer import Scorer, Tokens, word_of
+from .scorer import Scorer, Tokens
 from .yardstick import Measured, Scores, Task, Yardstick
 
 BINS = 15  # of confidence, of equal width, as in Guo et al. (ICML 2017)
@@ -262,14 +262,13 @@ class FalseNegatives:
             row, place = divmod(int(judged.positions[rows[index]]), width)
             before, after = self.tokens.in_sentence(judged.original[row, : int(lengths[row])].tolist(), place)
             one, other = (float(probabilities[index, token]) for token in pairs[index])
-            word, predicted = (word_of(token, self.tokens.vocabulary) for token in pairs[index])
+            word, predicted = map(self.tokens.vocabulary.name_of, pairs[index])
             self.examples[pairs[index]] = Example(before, word, predicted, after, one, other, chances[index])
 
     def facts(self) -> dict[str, Any]:
         """For a result line."""
-        vocabulary = self.tokens.vocabulary
         frequent = self.pairs.most_common(EXAMPLES)
-        pairs = [(*(word_of(token, vocabulary) for token in pair), times) for pair, times in frequent]
+        pairs = [(*map(self.tokens.vocabulary.name_of, pair), times) for pair, times in frequent]
         ranked = sorted(self.examples.values(), key=lambda example: -example.acceptance)
         return {"false_negatives": self.found, "pairs": pairs, "examples": [asdict(example) for example in ranked]}
 

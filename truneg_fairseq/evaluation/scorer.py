@@ -25,20 +25,13 @@ from ..vocabulary import (
     BOS,
     EOS,
     FIRST_SYMBOLS,
-    GPT2_SPACE,
     MASK_SYMBOL,
-    SENTENCEPIECE_SPACE,
     SPECIAL_SYMBOLS,
-    SUBWORD_NMT,
-    SUBWORD_NMT_CONTINUATION,
-    WORDPIECE_CONTINUATION,
     Vocabulary,
-    gpt2_text,
     read_symbols,
 )
 from ..workers import Progress, choose_device
 
-_BROKEN = "\ufffd"  # of a piece that ends inside a character
 _AROUND = 16  # tokens on each side of an example
 
 
@@ -123,11 +116,12 @@ class Tokens(ABC):
 
     def in_sentence(self, tokens: Sequence[int], place: int) -> tuple[str, str]:
         """The text before and after a place, some tokens of it."""
-        kind = self.vocabulary.tokenization
-        symbols = ["<pad>" if token in self.special else self.vocabulary.tokens[token] for token in tokens]
         start, stop = max(0, place - _AROUND), place + _AROUND + 1
-        before, after = join_tokens(symbols[start:place], kind), join_tokens(symbols[place + 1 : stop], kind)
-        return f"... {before}".rstrip() if start else before, f"{after} ...".lstrip() if stop < len(symbols) else after
+        parts = (tokens[start:place], tokens[place + 1 : stop])
+        before, after = (
+            self.vocabulary.text_of(token for token in part if token not in self.special) for part in parts
+        )
+        return f"... {before}".rstrip() if start else before, f"{after} ...".lstrip() if stop < len(tokens) else after
 
 
 class DataTokens(Tokens):
@@ -162,27 +156,6 @@ class DataTokens(Tokens):
     @override
     def encode_with_offsets(self, text: str) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         return self._encoder.encode_with_offsets(text)
-
-
-def word_of(token: int, vocabulary: Vocabulary) -> str:
-    """What to call a token: its word, or its symbol where it is a piece."""
-    symbol = vocabulary.tokens[token]
-    if vocabulary.tokenization == "gpt2" and not vocabulary.words[token]:
-        marker = GPT2_SPACE if symbol.startswith(GPT2_SPACE) else ""
-        piece = gpt2_text([symbol.removeprefix(marker)])
-        return symbol if _BROKEN in piece else marker + piece
-    return vocabulary.words[token] or symbol
-
-
-def join_tokens(symbols: Sequence[str], tokenization: str) -> str:
-    """Readable text of a run of tokens; special symbols are left out."""
-    ordinary = [symbol for symbol in symbols if symbol not in SPECIAL_SYMBOLS]
-    if tokenization == "gpt2":
-        return gpt2_text(ordinary).strip()
-    if tokenization == "sentencepiece":
-        return "".join(ordinary).replace(SENTENCEPIECE_SPACE, " ").strip()
-    joined = {"wordpiece": f" {WORDPIECE_CONTINUATION}", SUBWORD_NMT: f"{SUBWORD_NMT_CONTINUATION} "}
-    return " ".join(ordinary).replace(joined.get(tokenization, "\n"), "")
 
 
 WINDOW = 80  # tokens of a context, the first and the last included: what every model can read
