@@ -35,12 +35,42 @@ SPECIAL_SYMBOLS = frozenset({*FIRST_SYMBOLS, MASK_SYMBOL})
 BOS, PAD, EOS, UNKNOWN = range(len(FIRST_SYMBOLS))
 """The ids of these symbols in every fairseq dictionary."""
 
-TOKENIZATIONS = ("wordpiece", "sentencepiece", "gpt2", "subword-nmt", "words")
+ROLES = {
+    "<s>": ("cls_token", "bos_token"),
+    "<pad>": ("pad_token",),
+    "</s>": ("sep_token", "eos_token"),
+    UNKNOWN_SYMBOL: ("unk_token",),
+    MASK_SYMBOL: ("mask_token",),
+}
+"""transformers' names of what fairseq's special symbols are for; the first that a tokenizer has a token for counts."""
+
+
+class Marks(NamedTuple):
+    """How a tokenization's tokens show where words begin and go on."""
+
+    begins: str = ""  # before a token that begins a word
+    continues: str = ""  # before a token that continues one
+    unfinished: str = ""  # behind a token that the next one continues
+
+    def show(self, token: str) -> bool:
+        """Whether one of the marks is on a token."""
+        is_continued = self.unfinished and token[1:].endswith(self.unfinished)
+        continues = self.continues and token[:-1].startswith(self.continues)
+        return bool(is_continued or continues or (self.begins and token.startswith(self.begins)))
+
+
+TOKENIZATIONS = {
+    "wordpiece": Marks(continues=WORDPIECE_CONTINUATION),
+    "sentencepiece": Marks(begins=SENTENCEPIECE_SPACE),
+    "gpt2": Marks(begins=GPT2_SPACE),
+    SUBWORD_NMT: Marks(unfinished=SUBWORD_NMT_CONTINUATION),
+    "words": Marks(),
+}
 """The tokenizations whose whole words are understood."""
 
 # A marker that shows on fewer of the symbols than this does not tell a tokenizer's from a coincidence of the text.
 _DETECTION_SHARE = 0.02
-_MARKERS = f" {SENTENCEPIECE_SPACE}{GPT2_SPACE}"
+_OTHER_BPE = "BPE with </w>, as of GPT-1 and XLM"
 _NUMERIC_SHARE = 0.9
 _CASED_SHARE = 0.05
 _BROKEN = "\ufffd"  # of a piece that ends inside a character
@@ -62,9 +92,8 @@ class Vocabulary:
     @cached_property
     def unfinished(self) -> NDArray[np.bool_] | None:
         """bool, shape (V,), the token's word goes on in the next token; None in all tokenizations but subword-nmt."""
-        if self.tokenization != SUBWORD_NMT:
-            return None
-        return np.array([token.endswith(SUBWORD_NMT_CONTINUATION) for token in self.tokens])
+        mark = TOKENIZATIONS[self.tokenization].unfinished
+        return np.array([token.endswith(mark) for token in self.tokens]) if mark else None
 
     def __len__(self) -> int:
         return len(self.symbols)
@@ -127,7 +156,7 @@ class Vocabulary:
         continues = np.zeros(len(tokens), dtype=np.bool_)
         for index, (symbol, token) in enumerate(zip(symbols, tokens, strict=True)):
             if symbol in added and symbol not in special:
-                words[index] = token.strip(_MARKERS) or None
+                words[index] = token.strip(f" {SENTENCEPIECE_SPACE}{GPT2_SPACE}") or None
             elif symbol not in special:
                 word, continues[index] = _spell(token, tokenization)
                 words[index] = word or None
@@ -165,17 +194,12 @@ def detect_tokenization(symbols: Sequence[str]) -> str:
     ordinary = [symbol for symbol in symbols if symbol not in SPECIAL_SYMBOLS]
     if _is_numeric(symbols):
         return "gpt2"
-    shares = {
-        "wordpiece": _share(ordinary, lambda s: len(s) > 2 and s.startswith(WORDPIECE_CONTINUATION)),
-        "sentencepiece": _share(ordinary, lambda s: s.startswith(SENTENCEPIECE_SPACE)),
-        "gpt2": _share(ordinary, lambda s: s.startswith(GPT2_SPACE)),
-        SUBWORD_NMT: _share(ordinary, lambda s: s[1:].endswith(SUBWORD_NMT_CONTINUATION)),
-        "BPE with </w>, as of GPT-1 and XLM": _share(ordinary, lambda s: s[1:].endswith("</w>")),
-    }
+    shares = {name: _share(ordinary, marks.show) for name, marks in TOKENIZATIONS.items()}
+    shares[_OTHER_BPE] = _share(ordinary, lambda symbol: symbol[1:].endswith("</w>"))
     best = max(shares, key=lambda name: shares[name])
     if shares[best] == 0:
         return "words"
-    if shares[best] < _DETECTION_SHARE or best not in TOKENIZATIONS:
+    if shares[best] < _DETECTION_SHARE or best == _OTHER_BPE:
         raise TrueNegError(
             f"dictionary: {shares[best]:.1%} of the symbols have the mark of {best}, which does not tell how whole "
             f"words are marked; put the tokenizer beside dict.txt, or set --tokenization ({', '.join(TOKENIZATIONS)})"
@@ -249,19 +273,14 @@ def _is_numeric(symbols: Sequence[str]) -> bool:
 
 def _spell(token: str, tokenization: str) -> tuple[str | None, bool]:
     """The word that a token spells when it stands alone, and whether it continues the word before it."""
-    if tokenization == "words":
-        return token, False
-    if tokenization == "wordpiece":
-        inside = len(token) > len(WORDPIECE_CONTINUATION) and token.startswith(WORDPIECE_CONTINUATION)
-        return (None if inside else token), inside
-    if tokenization == SUBWORD_NMT:
-        return (None if token.endswith(SUBWORD_NMT_CONTINUATION) else token), False
-    gpt2 = tokenization == "gpt2"
-    begins = token.startswith(GPT2_SPACE if gpt2 else SENTENCEPIECE_SPACE)
-    text = token[1:] if begins else token
-    if gpt2 and not text.isascii():  # ASCII stands for itself
+    begins, continues, unfinished = TOKENIZATIONS[tokenization]
+    if not begins:
+        inside = bool(continues) and token[:-1].startswith(continues)
+        return (None if inside or (unfinished and token.endswith(unfinished)) else token), inside
+    text = token.removeprefix(begins)
+    if tokenization == "gpt2" and not text.isascii():  # ASCII stands for itself
         text = gpt2_text([text])
-    if begins:
+    if token.startswith(begins):
         return text, False
     # A letter, digit or combining mark (a vowel of Hindi), or a part of a character, which may be one of these.
     return None, any(c.isalnum() or unicodedata.category(c)[0] == "M" or c == _BROKEN for c in text)
@@ -343,8 +362,7 @@ def symbols_of_tokenizer(tokenizer: Any, rows: int = 0) -> list[str]:
 
 def ends_of(tokenizer: Any) -> tuple[int, int]:
     """The ids before and after every text: of [CLS] and [SEP], or where a tokenizer has none of bos and eos."""
-    pairs = (("cls", "bos"), ("sep", "eos"))
-    ids = [[getattr(tokenizer, f"{name}_token_id") for name in names] for names in pairs]
+    ids = [[getattr(tokenizer, f"{role}_id") for role in ROLES[symbol]] for symbol in ("<s>", "</s>")]
     begin, end = (next((one for one in found if one is not None), None) for found in ids)
     if begin is None or end is None:
         name = tokenizer.name_or_path or type(tokenizer).__name__

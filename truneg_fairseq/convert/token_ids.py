@@ -26,9 +26,8 @@ from ..data.tokenizer import (
 )
 from ..errors import TrueNegError
 from ..files import read_json
-from ..vocabulary import detect_tokenization, is_cased, read_symbols, spell_symbols
+from ..vocabulary import ROLES, detect_tokenization, is_cased, read_symbols, spell_symbols
 
-_ROLES = {"cls_token": "<s>", "pad_token": "<pad>", "sep_token": "</s>", "unk_token": "<unk>", "mask_token": "<mask>"}
 # What splits text in tokenizer.json; the rest are special tokens and their places.
 _SPLITTING = ("normalizer", "pre_tokenizer", "model", "decoder")
 
@@ -139,7 +138,7 @@ def build_tokenizer(
     bert_like = vocabulary.special_tokens == BERT_TOKENS
     double = not bert_like if double_separator is None else double_separator
     ids = {token: row for row, token in enumerate(vocabulary.tokens)}
-    named = {role: vocabulary.special_tokens[symbol] for role, symbol in _ROLES.items()}
+    named = {roles[0]: vocabulary.special_tokens[symbol] for symbol, roles in ROLES.items()}
     common: dict[str, Any] = {**named, "model_max_length": max_length}
     if not bert_like:
         # As released: the mask takes the space before it, as a word does.

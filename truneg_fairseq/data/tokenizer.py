@@ -39,6 +39,7 @@ from ..files import read_json, replacing_file
 from ..flags import option
 from ..vocabulary import (
     MASK_SYMBOL,
+    ROLES,
     SPECIAL_SYMBOLS,
     UNKNOWN,
     UNKNOWN_SYMBOL,
@@ -56,14 +57,6 @@ BERT_TOKENS = {"<s>": "[CLS]", "<pad>": "[PAD]", "</s>": "[SEP]", "<unk>": "[UNK
 """fairseq's special symbols and the tokens of the same role in BERT's vocabulary."""
 FAIRSEQ_TOKENS = {symbol: symbol for symbol in BERT_TOKENS}
 """The same for RoBERTa."""
-# transformers' names of the roles, the first that a tokenizer has a token for.
-_ROLES = {
-    "<s>": ("cls_token", "bos_token"),
-    "<pad>": ("pad_token",),
-    "</s>": ("sep_token", "eos_token"),
-    "<unk>": ("unk_token",),
-    MASK_SYMBOL: ("mask_token",),
-}
 _GPT2_FILES = ("encoder.json", "vocab.bpe")
 _BPE_FILES = dict([_GPT2_FILES, ("vocab.json", "merges.txt")])
 _BY_NUMBER = re.compile(r"<id:(\d+)>")
@@ -81,7 +74,7 @@ def special_tokens(tokens: Collection[str], folder: Path) -> dict[str, str]:
             named |= read_json(path, dict[str, Any], expected="a tokenizer's settings")
     usual = BERT_TOKENS if BERT_TOKENS["<s>"] in tokens else FAIRSEQ_TOKENS
     found: dict[str, str] = {}
-    for symbol, roles in _ROLES.items():
+    for symbol, roles in ROLES.items():
         given = (named.get(role) for role in roles)
         names = [token.get("content") if isinstance(token, dict) else token for token in given]
         known = (name for name in names if isinstance(name, str) and name in tokens and name not in found.values())
@@ -245,7 +238,7 @@ class FastTokenizer(TextTokenizer):
         return " ".join(tokens) if decoder is None else str(decoder.decode(tokens))
 
     def contents(self) -> dict[str, bytes]:
-        roles = {_ROLES[symbol][0]: token for symbol, token in self.special_tokens.items()}
+        roles = {ROLES[symbol][0]: token for symbol, token in self.special_tokens.items()}
         return self._gpt2_files or {
             TOKENIZER: self._tokenizer.to_str(pretty=True).encode(),
             CONFIG: json.dumps(roles, ensure_ascii=False, indent=2).encode(),
