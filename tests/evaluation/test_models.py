@@ -479,7 +479,7 @@ def test_counts_are_looked_up_alike_in_transformers_and_in_an_evaluation(tmp_pat
     assert mixed["metrics"]["bits"] < 0.7 * without["metrics"]["bits"]  # the very text that was counted
 
     fitted = ["--counts-share", "fit", "--results", str(tmp_path / "fitted.jsonl"), "--cpu"]
-    (tmp_path / "long.txt").write_text("the child walked to the car.\nthe kid walked to the store.\n" * 40)
+    (tmp_path / "long.txt").write_text("the child walked\nto the car.\n\nthe kid walked to the store.\n\n" * 40)
     task = ["--task", f"held-out={tmp_path / 'long.txt'}"]
     capsys.readouterr()
     main(["evaluate", f"bert={folder}", *task, *looked_up, *fitted])
@@ -488,7 +488,8 @@ def test_counts_are_looked_up_alike_in_transformers_and_in_an_evaluation(tmp_pat
     assert one.settings["sequences"] == other.settings["sequences"], "the samples that fit are judged of no model"
     main(["evaluate", f"bert={folder}", *task, "--results", str(tmp_path / "all.jsonl"), "--cpu"])
     (whole,) = read_results([tmp_path / "all.jsonl"])
-    judged = [number for number in range(int(whole.settings["sequences"])) if number % 4 != 3]
+    assert whole.settings["sequences"] == 80, "a blank line ends a sample"
+    judged = [number for number in range(80) if number % 4 != 3]
     assert one.examples["bits"] == pytest.approx([whole.examples["bits"][number] for number in judged], rel=1e-5)
     assert CountsShare.parse(share).seen > 0.9
     assert other.metrics["bits"] < mixed["metrics"]["bits"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -47,7 +48,7 @@ Batch = tuple[Tensor, Tensor, Tensor]
 
 class HeldOut(Yardstick):
     """A split of ``--data``, cut and masked as the task of the last checkpoint says (a converted checkpoint has
-    no sample length), or for Hugging Face's folders the running text of a file.
+    no sample length), or for Hugging Face's folders the running text of a file, in which a blank line ends a sample.
     """
 
     _longest = 0  # tokens of a sample of a text, the same for all models
@@ -165,10 +166,9 @@ class HeldOut(Yardstick):
         path, padding, size = Path(self._source), self._tokens.padding, self._task.batch_size
         collator = DataCollatorForTrueNegatives(self._tokens.tokenizer)
         seed = 1 if self._task.mask_seed is None else self._task.mask_seed
-        paragraphs = [line.strip() for line in read_lines(path) if line.strip()]
         samples = list[Tensor]()
-        for start in range(0, len(paragraphs), _PARAGRAPHS):
-            (tokens,) = self._tokens.encode_batch([" ".join(paragraphs[start : start + _PARAGRAPHS])])
+        for text in documents(read_lines(path)):
+            (tokens,) = self._tokens.encode_batch([text])
             cuts = range(0, len(tokens), longest - 2)
             samples += [torch.from_numpy(self._tokens.framed(tokens[at : at + longest - 2])) for at in cuts]
         masked = [collator.mask(sample[None], [seed, number], progress=1.0) for number, sample in enumerate(samples)]
@@ -180,6 +180,14 @@ class HeldOut(Yardstick):
                 pad_sequence(targets, batch_first=True, padding_value=padding),
                 torch.tensor([row.size(1) for row in sources]),
             )
+
+
+def documents(lines: Iterable[str]) -> Iterator[str]:
+    """The text between blank lines; a long document in several parts."""
+    for full, document in itertools.groupby(map(str.strip, lines), key=bool):
+        paragraphs = list(document) if full else []
+        for start in range(0, len(paragraphs), _PARAGRAPHS):
+            yield " ".join(paragraphs[start : start + _PARAGRAPHS])
 
 
 def judge_of(tokens: Tokens, synonym_table: Path | None, detector: str = TABLE) -> Objective:
