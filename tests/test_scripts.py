@@ -178,6 +178,11 @@ def test_a_dataset_becomes_text_split_by_split_and_wikitext_article_by_article(t
         run_script("extract_corpus.py", "--dataset", tmp_path / name, "--output-dir", output, "--workers", 1)
         assert extracted(output) == expected
     assert extracted(tmp_path / "wikitext-2-text", "valid") == WIKITEXT_TEXT
+    paths = "".join(f"  - {{split: {split}, path: train.jsonl}}\n" for split in ("valid", "validation"))
+    (tmp_path / "rows" / "README.md").write_text(f"---\nconfigs:\n- config_name: default\n  data_files:\n{paths}---\n")
+    both = ("--dataset", tmp_path / "rows", "--output-dir", tmp_path / "both", "--workers", 1)
+    told = run_script("extract_corpus.py", *both, check=False)
+    assert_one_line(told, "rows: has the splits valid and validation; expected one of them")
     articles = runpy.run_path(str(SCRIPTS / "extract_corpus.py"))["articles"]
     with shared_file("wikitext-2/wiki.valid.raw").open(encoding="utf-8") as lines:
         assert len(list(articles(lines))) == 60

@@ -111,12 +111,25 @@ WRONG = {  # how the inputs are spoilt, and whether the checkpoint is what is co
     "another model": (False, set_config(model_type="gpt2"), "model_type is 'gpt2', expected one of bert, electra, rob"),
     "activation": (False, set_config(hidden_act="relu"), "hidden_act is 'relu', expected 'gelu'"),
     "pickle": (False, lambda f, d, c: only_a_pickle(f), "weights cannot be read .*; --allow-pickle also reads"),
-    "more layers": (False, set_config(num_hidden_layers=3), r"16 tensors are missing \(e\.g\. bert\.encoder\.layer\.2"),
-    "fewer layers": (False, set_config(num_hidden_layers=1), r"16 tensors are not known \(e\.g\. encoder\.layer\.1\."),
+    "more layers": (
+        False,
+        set_config(num_hidden_layers=3),
+        r"bert: has no bert\.encoder\.layer\.2\.attention.*, other",
+    ),
+    "fewer layers": (
+        False,
+        set_config(num_hidden_layers=1),
+        r"has bert\.encoder\.layer\.1\.attention.* too, other weights",
+    ),
+    "positions": (
+        False,
+        set_config(max_position_embeddings=30),
+        r"position_embeddings.weight of the shape \(24, 32\), other",
+    ),
     "rows": (
         False,
         set_config(vocab_size=5_000_000),
-        "vocab_size is 5000000, and no tensor of the weights has as many",
+        "vocab_size is 5000000, which no weights beside it have",
     ),
     "no vocabulary": (False, lambda f, d, c: (f / "vocab.txt").unlink(), "bert: no vocabulary, but vocab_size is 23"),
     "short vocabulary": (False, edit("vocab.txt", "cat\n", ""), r"txt: 22 tokens, but vocab_size is 23"),
@@ -225,15 +238,22 @@ def test_weights_move_to_a_dictionary_in_another_order(checkpoint: Path, data: P
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "tag"),
+    ("name", "options", "described", "tag"),
     [
-        ("masked_lm", {}, False),
-        ("masked_lm_true_neg", {"soft_targets": "uniform=0.1", "sr_word_weight": 0.0}, False),
-        ("masked_lm_hc", {"hc_weight": 1.0, "soft_targets": None}, True),
-        ("electra", {"sr_word_weight": 0.5}, True),
+        ("masked_lm", {}, "plain, without true negatives", False),
+        (
+            "masked_lm_true_neg",
+            {"soft_targets": "uniform=0.1", "sr_word_weight": 0.0},
+            "--soft-targets uniform=0.1",
+            False,
+        ),
+        ("masked_lm_hc", {"hc_weight": 1.0, "hc_detector": "mine"}, "--hc-weight 1.0 --hc-detector mine", True),
+        ("electra", {"terms": "mine=0.5", "synonym_table": "/home/me/own.npz"}, "--terms mine=0.5", True),
     ],
 )
-def test_the_card_tells_training_and_data(name, options, tag, checkpoint: Path, data: Path, tmp_path: Path) -> None:
+def test_the_card_tells_training_and_data(
+    name, options, described, tag, checkpoint: Path, data: Path, tmp_path: Path
+) -> None:
     """Only models trained on true negatives have that tag."""
     (data / "record.json").write_text(json.dumps({"splits": {"train": {"sequences": 12, "tokens": 12345}}}))
     content = torch.load(checkpoint, weights_only=True)
@@ -247,8 +267,7 @@ def test_the_card_tells_training_and_data(name, options, tag, checkpoint: Path, 
     assert (block["pipeline_tag"], block["library_name"]) == ("fill-mask", "transformers")
     assert "license" not in block  # to be filled in
     assert block["tags"] == ["truneg_fairseq", *(["true-negatives"] if tag else []), name]
-    objective = [f"`{option}` {value}" for option, value in options.items() if value]
-    lines = [f"Criterion: `{name}`", *(f"Objective: {each}" for each in objective)]
+    lines = [f"Criterion: `{name}`", f"Objective: `{described}`"]
     lines += ["Started from the weights of: `start.pt`", "Updates: 4,000", "Data, train: 12 sequences, 12,345 tokens"]
     assert "\n".join(f"- {line}" for line in lines) in text
     assert "@inproceedings{zhang2023true" in text

@@ -28,6 +28,7 @@ from torch.nn import functional
 from truneg_fairseq import register
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.corpus_counts import CountsShare
+from truneg_fairseq.criterions.masked_lm_true_neg import fairseq_teacher
 from truneg_fairseq.data.tokenizer import wordpiece_tokenizer
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.evaluation import held_out, minimal_pairs
@@ -243,16 +244,33 @@ def test_a_folders_own_code_never_runs_even_if_stdin_says_yes(measured, model_ty
         assert model_type == "strange" or "its own code never runs; it is measured as transformers' Bert" in caplog.text
 
 
-def test_an_encoder_without_a_head_has_states_alone(tmp_path):
+def test_an_encoder_without_a_head_has_states_alone(tmp_path, caplog):
     from transformers import AutoModel
 
     folder = save(random_model("BertModel", tokens=TOKENS), tmp_path / "encoder", TOKENS)
-    model, tokens = hugging_face_scorer(folder, 0, cpu=True), torch.arange(5, 12)
+    with caplog.at_level("INFO", logger="truneg_fairseq"):
+        model, tokens = hugging_face_scorer(folder, 0, cpu=True), torch.arange(5, 12)
     with torch.no_grad():
         states = AutoModel.from_pretrained(folder).eval()(tokens[None]).last_hidden_state
     assert torch.allclose(model.mean_states([tokens.numpy()]), states.mean(1), atol=1e-6)
-    with pytest.raises(TrueNegError, match=r"has no cls\.predictions\.bias; expected an LM with its prediction head"):
+    assert f"{folder}: not used in a BertForMaskedLM: pooler.dense" in caplog.text
+    with pytest.raises(TrueNegError, match=r"has no cls\.predictions; expected a whole LM, with its prediction head"):
         next(model.log_probabilities([Query(tokens.numpy(), 2)]))
+
+
+def test_a_discriminators_checkpoint_has_states_alone(tmp_path, caplog):
+    folder = save(random_model("ElectraForPreTraining", tokens=TOKENS), tmp_path / "electra", TOKENS)
+    data = write_dictionary(tmp_path / "data-bin", TOKENS)
+    wordpiece_tokenizer(TOKENS).save(data)
+    main(["convert", str(folder), str(tmp_path / "electra.pt"), "--data", str(data)])
+    model, tokens = opened(tmp_path / "electra.pt", data)
+    ids = tokens.framed([5, 6, 7])
+    assert model.mean_states([ids]).isfinite().all()
+    assert "not used, as this model has no place for them: discriminator_head.dense, discr" in caplog.text
+    with pytest.raises(TrueNegError, match=r"electra\.pt: has no encoder\.lm_head; expected a whole LM"):
+        next(model.log_probabilities([Query(ids, 2)]))
+    with pytest.raises(TrueNegError, match=r"--teacher .*electra\.pt: has no encoder\.lm_head; expected a whole LM"):
+        fairseq_teacher(tmp_path / "electra.pt", data, tokens.mask)
 
 
 PAIR = json.dumps({"sentence_good": "The kids walked.", "sentence_bad": "The kid walked.", "UID": "a"}) + "\n"
@@ -328,6 +346,9 @@ def test_an_adapters_folder_is_its_model_and_the_adapter(tmp_path):
     (tmp_path / "adapter" / "config.json").write_bytes((base / "config.json").read_bytes())
     ((_, row),) = opened(tmp_path / "adapter")[0].log_probabilities([Query(ids, 2)])
     assert torch.allclose(row[0], expected, atol=1e-5)
+    adapted.save_pretrained(base)  # transformers adds it to the base, and names its missing weights alone
+    with pytest.raises(TrueNegError, match=r"base: has an adapter \(adapter_config.json\), and is the base model of"):
+        opened(tmp_path / "adapter")
     merged = adapted.merge_and_unload()
     merged.save_pretrained(tmp_path / "adapter")
     with pytest.raises(TrueNegError, match=r"adapter: has a whole model \(model\.safetensors\) and an adapter"):
@@ -418,12 +439,12 @@ def test_weights_of_layers_that_the_configuration_lacks_are_refused(tmp_path):
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 1}))
     with pytest.raises(
-        TrueNegError, match=r"its weights have bert\.encoder\.layer\.1\..*config\.json describes does not"
+        TrueNegError, match=r"has bert\.encoder\.layer\.1\..* too, other weights than config\.json describes"
     ):
         hugging_face_scorer(folder, 0, cpu=True)
     (folder / "config.json").write_text(json.dumps(config | {"vocab_size": 5_000_000}))  # would fill the memory
     for read in (HuggingFaceTokens, lambda folder: hugging_face_scorer(folder, 0, cpu=True)):
-        with pytest.raises(TrueNegError, match="vocab_size is 5000000, and no tensor of the weights has as many rows"):
+        with pytest.raises(TrueNegError, match="vocab_size is 5000000, which no weights beside it have"):
             read(folder)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -180,29 +180,31 @@ def read_config(folder: Path) -> tuple[ModelConfig, Any]:
         theirs = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # of many kinds
         raise TrueNegError(f"{path}: {unreadable(error)}; expected a local Hugging Face folder, or hub:NAME") from None
-    check_vocab_size(folder, theirs)
+    check_sizes(folder, theirs)
     return model_config(theirs, path), theirs
 
 
-def check_vocab_size(folder: Path, theirs: Any) -> None:
-    """Refuses a ``vocab_size`` that is not the number of rows of any tensor in the folder's safetensors.
+def check_sizes(folder: Path, theirs: Any) -> None:
+    """Refuses a configuration with a size that the tensors in the folder's safetensors cannot have.
 
-    Only their headers are read: a model of that size, and a vocabulary, would fill the memory before the weights are
-    found not to fit. What cannot be read is left to the reader of the weights.
+    Only their headers are read: a model of such a size would fill the memory before the weights are found not to fit.
+    What cannot be read is left to the reader of the weights.
     """
     from safetensors import SafetensorError, safe_open
 
-    rows = set[int]()
+    shapes: list[Sequence[int]] = []
     for file in folder.glob("model*.safetensors"):
         with contextlib.suppress(OSError, SafetensorError), safe_open(file, "pt") as tensors:
-            shapes = (tensors.get_slice(name).get_shape() for name in tensors.keys())  # noqa: SIM118
-            rows |= {shape[0] for shape in shapes if shape}
-    size = getattr(theirs, "vocab_size", None)
-    if rows and size is not None and size not in rows:
-        raise TrueNegError(
-            f"{folder / CONFIG}: vocab_size is {size}, and no tensor of the weights has as many rows; expected the "
-            "config.json that was written with the weights"
-        )
+            shapes += [tensors.get_slice(name).get_shape() for name in tensors.keys()]  # noqa: SIM118
+    dims = {dim for shape in shapes for dim in shape}
+    possible: dict[str, Collection[int]] = {"hidden_size": dims, "intermediate_size": dims}
+    possible |= {"vocab_size": {shape[0] for shape in shapes if shape}, "num_hidden_layers": range(len(shapes))}
+    for name, sizes in possible.items():
+        if shapes and (size := getattr(theirs, name, None)) is not None and size not in sizes:
+            raise TrueNegError(
+                f"{folder / CONFIG}: {name} is {size}, which no weights beside it have; expected the config.json that "
+                "was written with the weights"
+            )
 
 
 def model_config(theirs: Any, path: Path) -> ModelConfig:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import re
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from .. import __version__
 from ..errors import TrueNegError
 from ..files import CITATION, read_record
+from ..flags import select
 from ..models.checkpoints import Checkpoint
-from ..objectives.options import named_sources
+from ..objectives.options import ElectraOptions
 
 # By the end of the class's name: the hub's task.
 _PIPELINES = {
@@ -21,7 +23,8 @@ _PIPELINES = {
     "ElectraForPreTraining": None,
     "": "feature-extraction",
 }
-_OBJECTIVE = re.compile(r"(hc|sr_word|sr_sent)_weight|soft_targets")
+# The options that name files of this machine.
+_FILES = ("synonym_table", "corpus_counts", "teacher", "hc_acceptance_model")
 _COUNTS = ("documents", "lines", "sequences", "tokens")
 _CARD = """\
 ---
@@ -65,13 +68,11 @@ def model_card(checkpoint: Checkpoint, data: Path, architecture: str, *, name: s
         criterion, record = checkpoint.criterion, dict[str, Any]()
         with contextlib.suppress(TrueNegError):  # none, or one of something else
             record = read_record(data)
-        chosen = {option: criterion[option] for option in filter(_OBJECTIVE.fullmatch, criterion)}
-        objective = {option: value for option, value in chosen.items() if value not in (None, 0, "none")}
+        options = replace(select(ElectraOptions, SimpleNamespace(**criterion)), **dict.fromkeys(_FILES))
         trained_by = criterion.get("_name") or criterion.get("criterion")
-        sources = named_sources(criterion.get("soft_targets"), None).keys()
         lines = {
             "Criterion": trained_by and f"`{trained_by}`",
-            "Objective": ", ".join(f"`{option}` {value}" for option, value in objective.items()),
+            "Objective": f"`{options.described()}`",
             "Started from the weights of": checkpoint.started_from and f"`{checkpoint.started_from}`",
             "Updates": checkpoint.updates and f"{checkpoint.updates:,}",
             "Data": "to be filled in (the data folder has no record)" if not record else None,
@@ -80,8 +81,8 @@ def model_card(checkpoint: Checkpoint, data: Path, architecture: str, *, name: s
             numbers = [f"{counts[what]:,} {what}" for what in _COUNTS if what in counts]
             lines[f"Data, {split}"] = ", ".join(numbers)
         training = [f"{what}: {value}" for what, value in lines.items() if value]
-        tags += ["true-negatives"] if objective.keys() - {"soft_targets"} or sources - {"uniform"} else []
-        tags += [trained_by] if trained_by else []
+        on_true_negatives = options.sources.keys() - {"uniform"} or options.weights_of_terms
+        tags += [*(["true-negatives"] if on_true_negatives else []), *([trained_by] if trained_by else [])]
     return _CARD.format(
         metadata=ModelCardData(
             library_name="transformers",

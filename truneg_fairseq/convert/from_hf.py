@@ -8,8 +8,8 @@ row of its token types, zeros in the released weights, is added to its positions
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping, Set
+import re
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -229,36 +229,52 @@ def _load(folder: Path, theirs: Any, *, allow_pickle: bool) -> tuple[dict[str, T
 
     is_generator = "ElectraForMaskedLM" in (theirs.architectures or [])
     kind = transformers.ElectraForMaskedLM if is_generator else transformers.AutoModelForPreTraining
+    options = {"use_safetensors": None if allow_pickle else True, "weights_only": True, "local_files_only": True}
     try:
-        with quiet_transformers():
-            model, found = kind.from_pretrained(
-                folder,
-                config=theirs,
-                dtype=torch.float32,
-                use_safetensors=None if allow_pickle else True,
-                weights_only=True,
-                local_files_only=True,
-                output_loading_info=True,
-            )
+        model, missing, unexpected = load_pretrained(kind, folder, config=theirs, dtype=torch.float32, **options)
+    except TrueNegError:
+        raise
     except Exception as error:  # of many kinds
         hint = "" if allow_pickle else "; --allow-pickle also reads pytorch_model.bin, with torch's weights_only"
         raise TrueNegError(
             f"{folder}: its weights cannot be read ({reason(error)}); expected model.safetensors{hint}"
         ) from None
-    return dict(model.state_dict()), set(found["missing_keys"]), set(found["unexpected_keys"])
+    return dict(model.state_dict()), missing, unexpected
 
 
-@contextlib.contextmanager
-def quiet_transformers() -> Iterator[None]:
-    """Without transformers' bars and its reports on missing heads."""
+def load_pretrained(kind: Any, folder: Path | str, **options: Any) -> tuple[Any, Set[str], Set[str]]:
+    """A model of a class of transformers, the names of its weights that the folder lacks, and those that it ignores.
+
+    Refuses weights of other shapes, or of more or fewer layers, than config.json describes. Neither transformers' bars
+    nor its reports on missing heads are shown.
+    """
     from transformers.utils import logging
 
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
-        yield
+        model, found = kind.from_pretrained(
+            str(folder), output_loading_info=True, ignore_mismatched_sizes=True, **options
+        )
     finally:
         logging.set_verbosity(verbosity)
         if bars:
             logging.enable_progress_bar()
+    missing, unexpected = set(found["missing_keys"]), set(found["unexpected_keys"])
+    present = set(map(_without_numbers, model.state_dict().keys() - missing))
+    differences = [
+        *(f"has {name} of the shape {tuple(stored)}" for name, stored, _ in found["mismatched_keys"]),
+        *(f"has {name} too" for name in unexpected if _without_numbers(name) in present),
+        *(f"has no {name}" for name in missing if _without_numbers(name) in present),
+    ]
+    if differences:
+        raise TrueNegError(
+            f"{folder}: {min(differences)}, other weights than config.json describes; expected the config.json that "
+            "was written with the weights"
+        )
+    return model, missing, unexpected
+
+
+def _without_numbers(name: str) -> str:
+    return re.sub(r"\d+", "N", name)  # of the layers

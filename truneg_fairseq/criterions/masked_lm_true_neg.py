@@ -20,7 +20,7 @@ from torch import Tensor
 
 from .. import flags as options
 from ..errors import TrueNegError, one_line_errors
-from ..models.checkpoints import read_checkpoint
+from ..models.checkpoints import read_checkpoint, require_head
 from ..models.encoder import layer_states
 from ..models.loading import load_checkpoint
 from ..objectives import EncoderPasses, MaskedPredictions, TrueNegativeLoss, TrueNegativeOptions, fill, gather_rows
@@ -190,7 +190,9 @@ def fairseq_teacher(checkpoint: Path, folder: Path, mask: int) -> Callable[[Mask
     It reads ``<mask>`` (``mask``) at every masked position, also where the student reads a word.
     """
     logger.info("teacher %s", checkpoint)
-    masked_lm: Any = masked_lm_of(load_checkpoint(read_checkpoint(checkpoint), folder)[0]).eval().requires_grad_(False)
+    model, _ = load_checkpoint(read_checkpoint(checkpoint), folder)
+    require_head(f"--teacher {checkpoint}", getattr(model, "missing_heads", ()))
+    masked_lm: Any = masked_lm_of(model).eval().requires_grad_(False)
 
     @torch.no_grad()
     def logits(predicted: MaskedPredictions) -> Tensor:

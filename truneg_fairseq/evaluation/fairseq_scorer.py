@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..errors import TrueNegError
-from ..models.checkpoints import Checkpoint
+from ..models.checkpoints import Checkpoint, require_head
 from ..models.encoder import layer_states
 from ..models.loading import load_checkpoint, load_model
 from .scorer import Scorer
@@ -34,6 +34,7 @@ def fairseq_scorer(read: Checkpoint, data: Path, *, cpu: bool = False, causal: b
         padding = int(model.encoder.sentence_encoder.padding_idx)
 
     def logits(tokens: Tensor, lengths: Tensor, chosen: Tensor) -> Tensor:
+        require_head(read.path, getattr(model, "missing_heads", ()))
         found: Tensor = model(tokens)[0][chosen] if causal else model(tokens, masked_tokens=chosen)[0]
         return found
 

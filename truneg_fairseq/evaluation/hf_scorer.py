@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 from typing_extensions import override
 
-from ..convert.architecture import check_vocab_size
-from ..convert.from_hf import ADAPTER, quiet_transformers
+from ..convert.architecture import check_sizes
+from ..convert.from_hf import ADAPTER, load_pretrained
 from ..data.tokenizer import trimmed
 from ..errors import TrueNegError, reason, require
 from ..fairseq_runs.folder import transformers_updates
 from ..files import read_json
 from ..hf.projection import MaskedProjection, select_rows
+from ..models.checkpoints import modules_of, require_head
 from ..vocabulary import ends_of, padding_of, symbols_of_tokenizer
 from ..vocabulary import vocabulary_of_tokenizer as vocabulary_of
 from .scorer import Scorer, Tokens, attention_mask
@@ -43,8 +43,6 @@ class HuggingFaceTokens(Tokens):
             has_own = any((folder / name).exists() for name in ("tokenizer.json", "vocab.txt", "tokenizer_config.json"))
             self.tokenizer: Any = AutoTokenizer.from_pretrained(str(folder if has_own else base), **_LOCAL)
             size = int(_config(base).vocab_size)
-        except TrueNegError:
-            raise
         except Exception as error:  # transformers fails in many ways
             raise _refused(folder, error) from None
         self.mask = self.tokenizer.mask_token_id
@@ -86,8 +84,7 @@ def hugging_face_scorer(folder: Path, padding: int, *, cpu: bool = False, causal
         config = _config(base)
         if _BOTH_HALVES in (config.architectures or ()):
             from ..hf.electra_trainer import ElectraForReplacedTokens as kind
-        with quiet_transformers():
-            model, loaded = kind.from_pretrained(str(base), use_safetensors=True, output_loading_info=True, **_LOCAL)
+        model, missing, unexpected = load_pretrained(kind, base, use_safetensors=True, **_LOCAL)
         if base != folder:
             require("peft", extra="hf")
             from peft import PeftModel
@@ -99,7 +96,8 @@ def hugging_face_scorer(folder: Path, padding: int, *, cpu: bool = False, causal
         raise _refused(folder, error) from None
     if config.is_encoder_decoder:
         raise TrueNegError(f"{folder}: is a {config.model_type}, which reads and writes; expected a masked LM")
-    _check_layers(folder, model, loaded["unexpected_keys"])
+    if unexpected:
+        logger.info("%s: not used in a %s: %s", folder, type(model).__name__, modules_of(unexpected))
     if getattr(config, "auto_map", None):
         logger.warning("%s: its own code never runs; it is measured as transformers' %s", folder, type(model).__name__)
     # Positions of RoBERTa and its kin begin after that of the padding.
@@ -107,14 +105,12 @@ def hugging_face_scorer(folder: Path, padding: int, *, cpu: bool = False, causal
     unused = max((index + 1 for index in padded if index is not None), default=0)
     both_halves = type(model).__name__ == _BOTH_HALVES
     predictor, encoder = (model.generator, model.discriminator.electra) if both_halves else (model, model)
-    projection, missing = None if causal else MaskedProjection(predictor), sorted(loaded["missing_keys"])
-
-    def require_weights(prefix: str = "") -> None:
-        if absent := [name for name in missing if name.startswith(prefix)]:
-            raise TrueNegError(f"{folder}: has no {absent[0]}; expected an LM with its prediction head")
+    projection = None if causal else MaskedProjection(predictor)
+    # The head's are asked for where it is used: hidden states need none.
+    require_head(folder, {name for name in missing if name.startswith(f"{model.base_model_prefix}.")})
 
     def logits(tokens: Tensor, lengths: Tensor, chosen: Tensor) -> Tensor:
-        require_weights()
+        require_head(folder, missing)
         positions = chosen.reshape(-1).nonzero().squeeze(1)
         if projection is None:  # what fills a causal model's batches up stands after all that is asked for
             return select_rows(model(tokens).logits, positions)
@@ -127,7 +123,6 @@ def hugging_face_scorer(folder: Path, padding: int, *, cpu: bool = False, causal
         found = encoder(tokens, attention_mask=attended, output_hidden_states=True).hidden_states
         return list(found[1:])  # without the embeddings
 
-    require_weights(f"{model.base_model_prefix}.")  # the head's where it is used: hidden states need none
     return Scorer(
         path=folder,
         model=model,
@@ -155,28 +150,22 @@ def _base(folder: Path) -> Path | str:
 
 
 def _config(base: Path | str) -> Any:
-    """transformers' configuration of a folder, whose vocabulary is that of the weights."""
+    """transformers' configuration of a folder, whose sizes are those of the weights."""
     from transformers import AutoConfig
+    from transformers.utils import find_adapter_config_file
 
+    if find_adapter_config_file(str(base), local_files_only=True):  # transformers would add it, and say so nowhere
+        raise TrueNegError(
+            f"{base}: has an adapter ({ADAPTER}), and is the base model of another; expected a whole model: merge "
+            "its own adapter (PEFT's merge_and_unload)"
+        )
     config = AutoConfig.from_pretrained(str(base), **_LOCAL)
-    check_vocab_size(Path(base), config)
+    check_sizes(Path(base), config)
     return config
 
 
-def _check_layers(folder: Path, model: Any, unexpected: Iterable[str]) -> None:
-    """Refuses weights of layers that config.json does not have; those of other heads are not looked at."""
-
-    def without_numbers(name: str) -> str:
-        return re.sub(r"\d+", "N", name)
-
-    known = set(map(without_numbers, model.state_dict()))
-    if more := sorted(name for name in unexpected if without_numbers(name) in known):
-        raise TrueNegError(
-            f"{folder}: its weights have {more[0]}, and the model that config.json describes does not; expected the "
-            "config.json that was written with the weights"
-        )
-
-
 def _refused(folder: Path, error: Exception) -> TrueNegError:
+    if isinstance(error, TrueNegError):
+        return error
     told = "it has code of its own, which never runs" if "remote_code" in str(error) else reason(error)
     return TrueNegError(f"{folder}: cannot be read ({told}); expected a Hugging Face LM with its tokenizer")

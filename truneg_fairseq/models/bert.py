@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from ..errors import TrueNegError, one_line_errors
 from ..optim import tag_parameters
+from .checkpoints import modules_of
 from .encoder import ClassificationHead, LmHead, QuestionAnsweringHead, SentenceEncoder
 
 logger = logging.getLogger(__name__)
@@ -102,6 +103,7 @@ class BertModel(RobertaModel):
     def __init__(self, args: Any, encoder: BertEncoder) -> None:
         super().__init__(args, encoder)
         self.question_answering_head: QuestionAnsweringHead | None = None
+        self.missing_heads: list[str] = []  # parameters of heads that the checkpoint did not have
         tag_parameters(self)
 
     @classmethod
@@ -204,13 +206,18 @@ class BertModel(RobertaModel):
                         f"{tuple(value.shape)}; expected --arch, sizes and --max-positions of the checkpoint, and data "
                         "made with its dictionary and tokenizer"
                     )
-        for key in [key for key in state_dict if key.startswith(heads)]:
-            if key not in own or own[key].shape != state_dict[key].shape:
-                logger.info("%s of the checkpoint is left out: this model has no such parameter", key)
-                del state_dict[key]
-        for key in [key for key in own if key.startswith(heads) and key not in state_dict]:
-            logger.info("%s is not in the checkpoint: it starts anew", key)
-            state_dict[key] = own[key]
+        fits = {key for key, value in state_dict.items() if key in own and own[key].shape == value.shape}
+        unused = [key for key in state_dict if key.startswith(heads) and key not in fits]
+        self.missing_heads = [key for key in own if key.startswith(heads) and key not in fits]
+        for keys, line in (
+            (unused, "not used, as this model has no place for them: %s"),
+            (self.missing_heads, "not in the checkpoint, these start anew: %s"),
+        ):
+            if keys:
+                logger.info(line, modules_of(keys))
+        for key in unused:
+            del state_dict[key]
+        state_dict |= {key: own[key] for key in self.missing_heads}
 
     def replaceable_parts(self) -> tuple[str, ...]:
         """Prefixes of the parameters that belong to one task and need not be in a checkpoint of another."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -204,6 +204,17 @@ def check_fingerprint(found: str | None, expected: str, data: str) -> None:
             f"{data}: was made with a vocabulary of fingerprint {expected[:12]}, the checkpoint is of {found[:12]}; "
             f"{_SAME_VOCABULARY}"
         )
+
+
+def require_head(model: object, missing: Collection[str]) -> None:
+    """Refuses to predict with random weights: ``missing`` are those of the head that the model's file does not have."""
+    if missing:
+        raise TrueNegError(f"{model}: has no {modules_of(missing)}; expected a whole LM, with its prediction head")
+
+
+def modules_of(tensors: Iterable[str]) -> str:
+    """The modules that tensors belong to, at most two names deep, for a line: ``bert.pooler, cls.predictions``."""
+    return ", ".join(sorted({".".join(name.split(".")[:-1][:2]) for name in tensors}))
 
 
 def _dictionary(folder: Path) -> Path | None:

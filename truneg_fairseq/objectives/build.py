@@ -235,7 +235,11 @@ def transformers_teacher(name: str, tokenizer: Any) -> Teacher:
                     f"--teacher {name}: its token {index} is {token!r}, the model's {own[index]!r}; expected a teacher "
                     "with the tokenizer of the model"
                 )
-    model = AutoModelForMaskedLM.from_pretrained(name, use_safetensors=True, trust_remote_code=False)
+    model, found = AutoModelForMaskedLM.from_pretrained(
+        name, use_safetensors=True, trust_remote_code=False, output_loading_info=True
+    )
+    if missing := found["missing_keys"]:
+        raise TrueNegError(f"--teacher {name}: has no {min(missing)}; expected a whole masked LM")
     return _TransformersTeacher(model.eval().requires_grad_(False), mask, padding)
 
 
