@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -68,7 +67,8 @@ def model_card(checkpoint: Checkpoint, data: Path, architecture: str, *, name: s
         criterion, record = checkpoint.criterion, dict[str, Any]()
         with contextlib.suppress(TrueNegError):  # none, or one of something else
             record = read_record(data)
-        options = replace(select(ElectraOptions, SimpleNamespace(**criterion)), **dict.fromkeys(_FILES))
+        told = {name: value for name, value in criterion.items() if name not in _FILES}
+        options = select(ElectraOptions, SimpleNamespace(**told))
         trained_by = criterion.get("_name") or criterion.get("criterion")
         lines = {
             "Criterion": trained_by and f"`{trained_by}`",
