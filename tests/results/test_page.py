@@ -292,6 +292,8 @@ for (const svg of document.querySelectorAll("svg")) {
 }
 for (const chart of document.querySelectorAll(".chart"))
   if (chart.scrollWidth > chart.clientWidth + 1) cut.push("a chart");
+for (const table of document.querySelectorAll(innerWidth < 1200 ? "html" : "html, .scroll"))
+  if (table.scrollWidth > table.clientWidth + 1) cut.push(`a table of ${table.scrollWidth} px`);
 document.body.dataset.cut = JSON.stringify(cut);
 </script>
 """
@@ -313,7 +315,12 @@ def test_a_browser_cuts_no_text_of_the_pictures_and_of_a_page(font, width, tmp_p
     page = report_page([], lines)
     titles = [chart.title for section in page.sections for chart in section.charts]
     assert len(titles) == len(set(titles)) == 2
-    drawn = re.sub("<meta http-equiv.*", "", page.render())  # which lets no script of ours run
+    listed = "part work go use office run role serve purpose map operate occasion".split()
+    reason = "'elementary' is not among the 12 synonyms of 'function' (wordnet)"
+    top, scores = [("contestant", 0.1)] * 5, {"embedding": -0.0779, "context": -0.4444}
+    word = MaskedWord("function", "elementary", 0.25, 0.5, top, listed, scores, None, TRUE_NEGATIVE, reason)
+    explained = explanation_page([ExplainedSentence([(" function", word)] * 20)], "What bert predicts")
+    drawn = re.sub("<meta http-equiv.*", "", page.render() + explained.render())  # which lets no script of ours run
     pictures = [next((REPOSITORY / "docs").rglob(name)) for name in ("summary.svg", "method.svg", "sentences.svg")]
     drawn += "".join(f"<div>{path.read_text(encoding='utf-8')}</div>" for path in pictures)
     style = f"<style>* {{ font-family: '{font}' !important }}</style>"

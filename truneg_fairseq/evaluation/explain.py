@@ -239,9 +239,10 @@ def explanation_page(sentences: Sequence[ExplainedSentence], title: str) -> Page
     every = [word for sentence in sentences for word in sentence.masked]
     found = ", ".join(f"{sum(word.verdict == verdict for word in every)} {verdict}" for verdict in _MEANINGS)
     note = f"Every word was masked in turn, and the model predicted it: {found}. A wrong prediction is behind its word."
+    scores = "In the tables, embedding and context are the cosines of original and prediction that detectors judge by."
     legend = [Word(meaning, verdict.replace(" ", "-")) for verdict, meaning in _MEANINGS.items()]
     sections = [_section(number, sentence) for number, sentence in enumerate(sentences, start=1)]
-    return Page(title, [note], sections, legend)
+    return Page(title, [note, scores], sections, legend)
 
 
 def _section(number: int, sentence: ExplainedSentence) -> Section:
@@ -267,9 +268,9 @@ def _section(number: int, sentence: ExplainedSentence) -> Section:
             Cell(word.reason if wrong else "", kind="long"),
             f"{word.gold_probability:.3f}",
             Cell(word.likeliest, kind="long"),
-            synonyms or "-",
+            Cell(synonyms or "-", kind="long"),
         ]
         rows.append([*row, *(scores.get(name, "-") for name in names)])
     head = ["original", "prediction", "verdict", "reason", "p(original)", "likeliest words", "synonyms"]
-    table = Table(f"Sentence {number}: its words", [*head, *(SCORES[name] for name in names)], rows, filtered=True)
+    table = Table(f"Sentence {number}: its words", [*head, *names], rows, filtered=True)
     return Section(f"Sentence {number}", f"sentence-{number}", words=words, tables=[table])
