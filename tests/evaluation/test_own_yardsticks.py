@@ -1,4 +1,4 @@
-"""The yardsticks of user_dir_examples/yardsticks, each against an obvious computation, by --user-dir."""
+"""--user-dir: a detector in explain and judge; the yardsticks of user_dir_examples against obvious computations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from support.commands import REPOSITORY, WORDS
 from support.masked_lms import hugging_face_bert, opened, yardstick
 
 from truneg_fairseq.commands.main import main
-from truneg_fairseq.registry import YARDSTICKS, import_user_dir
+from truneg_fairseq.registry import ALTERNATIVES, YARDSTICKS, import_user_dir
 from truneg_fairseq.results.result import read_results
 
 YOURS = REPOSITORY / "user_dir_examples" / "yardsticks"
@@ -33,6 +33,23 @@ def theirs(bert):
     from transformers import AutoModelForMaskedLM, AutoTokenizer
 
     return AutoModelForMaskedLM.from_pretrained(bert).eval(), AutoTokenizer.from_pretrained(bert)
+
+
+@pytest.mark.parametrize("command", ["explain the", "synonyms judge --judgements FILE"])
+def test_a_detector_of_ones_own(command, bert, folder, tmp_path, monkeypatch, capsys):
+    """In a folder of another name than other tests import."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(ALTERNATIVES, "_added", {})
+    code = (REPOSITORY / "user_dir_examples" / "ideas" / "same_stem.py").read_text()
+    own = tmp_path / f"own_{command.split()[0]}"
+    own.mkdir()
+    (own / "__init__.py").write_text(code)
+    words = command.replace("FILE", str(folder / "swords.json.gz")).split()
+    command = [*words, "--checkpoint", str(bert), "--cpu", "--detector", "same-stem"]
+    with pytest.raises(SystemExit, match="--detector same-stem: found no source of alternatives of this name"):
+        main(command)
+    main([*command, "--user-dir", str(own)])
+    assert "same-stem" in capsys.readouterr().out
 
 
 def test_other_words_are_those_of_other_describers(bert, theirs, tmp_path, capsys):
