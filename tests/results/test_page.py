@@ -33,6 +33,7 @@ from truneg_fairseq.evaluation.explain import (
 )
 from truneg_fairseq.fairseq_runs.folder import read_series
 from truneg_fairseq.results.charts import Bar, interval_chart, line_chart, thinned
+from truneg_fairseq.results.comparison import Comparison
 from truneg_fairseq.results.html import Cell, Page, Section, Table
 from truneg_fairseq.results.page import report_page
 from truneg_fairseq.results.result import Metric, Result, append_result
@@ -71,8 +72,10 @@ def runs(data_bin, tmp_path_factory) -> Path:
     run_command(hydra(data_bin, folder / "hc", "hc", "optimization.max_update=4", "+criterion.tokenization=wordpiece"))
     checkpoints = sorted(baseline.glob("checkpoint_1_*.pt"))
     models = [f"{number}={checkpoint}" for number, checkpoint in enumerate(checkpoints)]
-    measure = ("--data", data_bin, "--results", baseline / "measured.jsonl")
-    run_command(truneg("evaluate", *models, "--task", "held-out=valid", *measure))
+    files = ("--results", baseline / "measured.jsonl", "--html", folder / "evaluated.html")
+    said = run_command(truneg("evaluate", *models, "--task", "held-out=valid", "--data", data_bin, *files)).stdout
+    assert f"wrote {folder / 'evaluated.html'}" in said
+    (folder / "verdict.txt").write_text(said.splitlines()[-2])
     return folder
 
 
@@ -111,6 +114,18 @@ def test_curves_table_2_and_what_was_run(runs, tmp_path, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "held-out text" and [line.split()[0] for line in lines[3:5]] == ["base/0", "base/1"]
     assert len(html.encode()) < 2_000_000
+
+
+def test_the_page_of_an_evaluation_has_what_the_command_says(runs):
+    html = (runs / "evaluated.html").read_text(encoding="utf-8")
+    text, verdict = " ".join(text_of(html).split()), (runs / "verdict.txt").read_text()
+    assert verdict.startswith("1 against 0: ")
+    assert (
+        text.index(verdict) < text.index("held-out text: differences to 0") < text.index("differences paired by item")
+    )
+    (run,) = find_runs([str(runs / "baseline")])
+    assert len(re.findall(r"\[\S+ → \S+\]", text)) == sum(len(each.examples) for each in run.measurements) > 0
+    assert html.count("<figure>") == 2, "a chart for each unit"
 
 
 def test_runs_in_progress_of_another_seed_and_continued_with_other_options(runs, tmp_path, capsys, monkeypatch):
@@ -312,7 +327,7 @@ def test_a_browser_cuts_no_text_of_the_pictures_and_of_a_page(font, width, tmp_p
         )
         for seed in (1, 2, 3)
     ]
-    page = report_page([], lines)
+    page = report_page(Comparison(lines))
     titles = [chart.title for section in page.sections for chart in section.charts]
     assert len(titles) == len(set(titles)) == 2
     listed = "part work go use office run role serve purpose map operate occasion".split()

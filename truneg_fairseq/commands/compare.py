@@ -38,7 +38,7 @@ def compare(options: CompareOptions) -> None:
     from ..results.comparison import Comparison, select
     from ..results.page import report_page
     from ..results.result import read_results
-    from ..results.tables import FORMATS, notes, tables, wrapped
+    from ..results.tables import as_text
     from ..results.training_facts import find_runs
 
     if options.picture is not None and options.picture.suffix.lower() != ".svg":
@@ -52,14 +52,10 @@ def compare(options: CompareOptions) -> None:
     results = select(found or [each for run in runs for each in run.results], options.tasks, options.models)
     if not results and (options.html is None or not runs):
         raise TrueNegError(f"{options.results[0]}: has no results to compare; expected a line for each run")
-    say = print_unless_json(options)
+    say, comparison = print_unless_json(options), None
     if results:
         comparison = Comparison(results, options.baseline, corrected=options.bonferroni)
-        for table in tables(comparison):
-            say("\n".join([*FORMATS[options.format](table), ""]))
-        prefix = "% " if options.format == "latex" else ""
-        for note in notes(comparison) if options.format != "terminal" else wrapped(notes(comparison)):
-            say(prefix + note)
+        say("\n".join(as_text(comparison, options.format)))
         write_json_lines(options, list(comparison.records()))
         if options.picture is not None:
             if not (charts := difference_charts(comparison)):
@@ -68,9 +64,7 @@ def compare(options: CompareOptions) -> None:
             with replacing_text(options.picture) as stream:
                 stream.write(stacked("", charts).file())
     if options.html is not None:
-        html = report_page(runs, results, baseline=options.baseline).render()
-        with replacing_text(options.html) as stream:
-            stream.write(html)
+        report_page(comparison, runs).write(options.html)
         say(f"wrote {options.html}; next: open it in a browser")
     elif options.format == "terminal":  # the others are for a document
         say(f"next: truneg compare {' '.join(options.results)} --html page.html")

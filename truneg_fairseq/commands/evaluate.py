@@ -13,7 +13,7 @@ from ..corpus_counts import FIT, CountsShare
 from ..data.text import lines_of, read_lines
 from ..errors import TrueNegError, refuse
 from ..evaluation.models import CountsOptions, OpeningOptions, is_hugging_face
-from ..files import replacing_text, require_writable
+from ..files import require_writable
 from ..flags import option
 from ..results.result import named_models
 from .parser import JsonOutput, print_unless_json, write_json_lines
@@ -47,6 +47,7 @@ class EvaluateOptions(OpeningOptions, CountsOptions):
     )
     batch_size: int = option(32, "held-out: sequences per batch", ge=1)
     limit: int | None = option(None, "blimp, zorro: only the first N pairs of each paradigm", ge=1)
+    html: Path | None = option(None, "also write one page, with charts and examples", metavar="PAGE")
 
 
 def evaluate(options: EvaluateOptions) -> None:
@@ -63,8 +64,10 @@ def evaluate(options: EvaluateOptions) -> None:
         require_writable(options.results, "--results", makes_folders=True)
     from ..evaluation import yardstick
     from ..evaluation.held_out import examples_of
+    from ..results.page import report_page
     from ..results.result import append_result
-    from ..results.tables import tables, terminal, verdict_over_items, wrapped
+    from ..results.tables import as_text, verdict_over_items
+    from ..results.training_facts import Measurement
 
     settings = {name: getattr(options, name) for name in ("synonym_table", "mask_seed", "batch_size", "limit")}
     tasks = yardstick.parse_tasks(options.task, fits=options.counts_share == FIT, **settings)
@@ -76,19 +79,17 @@ def evaluate(options: EvaluateOptions) -> None:
         if options.results is not None and not each.is_control:
             for result in each.results():
                 append_result(options.results, result)
-    notes = dict.fromkeys(each.yardstick.notes for each in found if each.yardstick.notes)
     comparison, models_alone = yardstick.compared(found), [each for each in found if not each.is_control]
-    print("\n".join(line for table in tables(comparison) for line in ("", *terminal(table))))
-    print("\n".join(["", *wrapped([*notes, _NOTE]), *examples_of(models_alone[-1])]))
-    print(f"\n{verdict_over_items(comparison)}", flush=True)
-    if options.results is not None:
+    verdict = verdict_over_items(comparison)
+    print("\n".join(["", *as_text(comparison), *examples_of(models_alone[-1]), "", verdict]), flush=True)
+    if options.html is not None:
+        lines = [(each.model.name, line) for each in models_alone for line in each.results()]
+        examples = {name: Measurement(line).examples for name, line in lines if "examples" in line.settings}
+        title = f"Evaluation of {', '.join(dict.fromkeys(each.model.name for each in models_alone))}"
+        report_page(comparison, title=title, verdict=[verdict], examples=examples).write(options.html)
+        print(f"wrote {options.html}; next: open it in a browser")
+    elif options.results is not None:
         print(f"next: truneg compare {options.results}")
-
-
-_NOTE = (
-    "Percent where no unit is given; ↑ higher is better, ↓ lower. [..]: 95 % over items, differences paired by item. "
-    "One training each says nothing of other seeds: truneg experiment compares seeds."
-)
 
 
 @dataclass(kw_only=True)
@@ -150,9 +151,8 @@ def explain(options: ExplainOptions) -> None:
     say(f"next: truneg evaluate {options.checkpoint}{data} --task held-out={text}")
     write_json_lines(options, [sentence.record() for sentence in sentences])
     if options.html is not None:
-        page = explanation_page(sentences, f"What {'/'.join(options.checkpoint.parts[-2:])} predicts").render()
-        with replacing_text(options.html) as stream:
-            stream.write(page)
+        title = f"What {'/'.join(options.checkpoint.parts[-2:])} predicts"
+        explanation_page(sentences, title).write(options.html)
 
 
 @dataclass(kw_only=True)

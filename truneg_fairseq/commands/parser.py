@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, Union, get_type_hints
 
+from ..errors import require
 from ..files import json_line, replacing_text, require_different, require_writable
 from ..flags import add_arguments, from_arguments, option
 from ..registry import import_user_dir
@@ -91,6 +92,8 @@ def check_outputs(options: Any) -> None:
     """Says before anything is computed that a file of :data:`_FILES` cannot be written, or is one of the inputs."""
     given = vars(options)
     outputs = {name: given[name] for name in _FILES if given.get(name) not in (None, _STDOUT)}
+    if outputs.keys() & {"picture", "html"}:
+        require("altair", "vl_convert", "jinja2", extra="report")
     for name, path in outputs.items():
         require_writable(path, f"--{name}")
     if outputs:

@@ -116,13 +116,11 @@ def finetune(options: FinetuneOptions) -> None:
     from ..finetuning.run_finetuning import finetune as run
     from ..launch.training_run import RESULTS_NAME
     from ..results.comparison import Comparison
-    from ..results.tables import notes, tables, terminal, wrapped
+    from ..results.tables import as_text
 
     results, diverged = run(options)
     if results:
-        comparison = Comparison(results)
-        print("\n".join(line for table in tables(comparison) for line in (*terminal(table), "")))
-        print("\n".join(wrapped(notes(comparison))))
+        print("\n".join(as_text(Comparison(results))))
     print(f"next: truneg compare {options.output / RESULTS_NAME}")
     if diverged:
         raise TrueNegError(diverged[0] if len(diverged) == 1 else f"{len(diverged)} runs diverged: {diverged[0]}")

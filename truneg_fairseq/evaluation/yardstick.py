@@ -197,4 +197,5 @@ def compared(found: Sequence[Measured]) -> Comparison:
         shown = (result for result in each.results() if each.yardstick.is_shown(result.task))
         lines += [replace(result, model=name, seed=1) for result in shown]
     controls = {each.model.name for each in found if each.is_control}
-    return Comparison(lines, over_items=True, controls=controls)
+    notes = dict.fromkeys(each.yardstick.notes for each in found if each.yardstick.notes)
+    return Comparison(lines, over_items=True, controls=controls, notes=notes)

@@ -21,7 +21,7 @@ from ..models.checkpoints import quiet_fairseq
 from ..results.comparison import Comparison
 from ..results.page import report_page
 from ..results.result import Result
-from ..results.tables import markdown, notes, tables, terminal, verdict, wrapped
+from ..results.tables import as_text, verdict, wrapped
 from ..results.training_facts import find_runs
 from ..workers import Progress
 from . import ExperimentOptions
@@ -160,23 +160,17 @@ class Runner:
         results, lost = self._write_results()
         first_arm = next(iter(experiment.arms))
         baseline = first_arm if any(result.model == first_arm for result in results) else None
-        said: list[str] = []
-        if results:
-            comparison = Comparison(results, baseline)
+        comparison, said = Comparison(results, baseline) if results else None, list[str]()
+        if comparison is not None:
             said = verdict(results, comparison.baseline, experiment.control)
-            made = tables(comparison)
-            lines = [line for table in made for line in (*markdown(table), "")]
             with replacing_text(output / TABLES_NAME) as stream:
-                stream.write("\n".join([*lines, *notes(comparison), "", *said, ""]))
-            self.comparison = [line for table in made for line in (*terminal(table), "")]
-            self.comparison += [*wrapped(notes(comparison)), "", *wrapped(said)]
+                stream.write("\n".join([*as_text(comparison, "markdown"), "", *said, ""]))
+            self.comparison = [*as_text(comparison), "", *wrapped(said)]
         # The curves of all seeds would hide each other.
         first = [run for run in self.runs if run.seed == experiment.first_seed and run.model_path.exists()]
         if first:
             runs = find_runs(f"{each.arm}={each.folder}" for each in first)
-            html = report_page(runs, results, title=experiment.title, baseline=baseline, verdict=said).render()
-            with replacing_text(output / PAGE_NAME) as stream:
-                stream.write(html)
+            report_page(comparison, runs, title=experiment.title, verdict=said).write(output / PAGE_NAME)
         return lost
 
 

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import require
 from .comparison import Comparison
 
 LIGHT = ("#0072b2", "#c04f00", "#00795a", "#a3487f", "#8a6100", "#3c7fa8")
@@ -72,7 +71,8 @@ def line_chart(
     ``series`` are the names of this chart and its neighbours, so that a name has the same colour in all; none for its
     own. The single points are drawn where a line has few.
     """
-    alt = _altair()
+    import altair as alt
+
     names = list(map(_shown, series or lines))
     rows = [
         {"series": _shown(name), **dict(zip(("x", "y", "low", "high"), point, strict=False))}
@@ -105,7 +105,8 @@ def interval_chart(title: str, bars: Sequence[Bar], *, x_title: str) -> Chart:
 
     The bars are the rows, from the top; those of one label stand together, named by their series if there are several.
     """
-    alt = _altair()
+    import altair as alt
+
     rows = []
     for bar in bars:
         low, high = bar.interval or (bar.value, bar.value)
@@ -135,7 +136,9 @@ def interval_chart(title: str, bars: Sequence[Bar], *, x_title: str) -> Chart:
 
 def stacked(title: str, charts: Sequence[Chart]) -> Chart:
     """Charts below each other, with titles and axes of their own."""
-    return Chart(title, _altair().vconcat(*(chart.titled for chart in charts)).resolve_scale(x="independent"))
+    import altair as alt
+
+    return Chart(title, alt.vconcat(*(chart.titled for chart in charts)).resolve_scale(x="independent"))
 
 
 def difference_charts(comparison: Comparison) -> list[Chart]:
@@ -166,13 +169,6 @@ def thinned(points: Sequence[tuple[float, ...]]) -> list[list[float]]:
     finite = [point for point in points if np.isfinite(point[:2]).all()]
     size = max(1, math.ceil(len(finite) / _MOST_POINTS))
     return [np.mean(finite[start : start + size], axis=0).tolist() for start in range(0, len(finite), size)]
-
-
-def _altair() -> Any:
-    require("altair", "vl_convert", extra="report")
-    import altair
-
-    return altair
 
 
 def _shown(text: str) -> str:

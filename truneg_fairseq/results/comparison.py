@@ -142,7 +142,8 @@ class Summary:
 class Comparison:
     """Results by model, in the order in which models first occur; the others are compared with ``baseline``, by default
     the first. ``corrected`` widens the intervals of each quantity for the number of models (Bonferroni). With
-    ``over_items`` one seed is enough: intervals are over items alone. ``controls`` are models that needed no training.
+    ``over_items`` one seed is enough: intervals are over items alone. ``controls`` are models that needed no training,
+    and ``notes`` say what else to know of the metrics.
     """
 
     def __init__(
@@ -153,8 +154,9 @@ class Comparison:
         corrected: bool = False,
         over_items: bool = False,
         controls: Collection[str] = (),
+        notes: Collection[str] = (),
     ) -> None:
-        self.corrected, self.over_items, self.controls = corrected, over_items, controls
+        self.corrected, self.over_items, self.controls, self.notes = corrected, over_items, controls, notes
         self._runs: dict[tuple[str, str], dict[int, Result]] = {}
         self.summary = cache(self._summary)  # bound to the object, not to the class
         self.other_items: list[str] = []  # a line for each comparison that is over seeds alone as items differ

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import require
+from ..files import replacing_text
 from .charts import DARK, LIGHT, Chart
 from .tables import Table
 
@@ -56,8 +56,12 @@ class Page:
     sections: Sequence[Section]
     legend: Sequence[Word] = ()  # what the colours of words mean, as words
 
+    def write(self, path: Path) -> None:
+        """Writes the file, whole or not at all."""
+        with replacing_text(path) as stream:
+            stream.write(self.render())
+
     def render(self) -> str:
-        require("jinja2", extra="report")
         from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
         script = (_TEMPLATES / "tables.js").read_text(encoding="utf-8")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from ..fairseq_runs.folder import TRAINING
 from ..files import VERSION
 from .charts import difference_charts, line_chart
 from .comparison import Comparison
 from .html import Cell, Page, Section
-from .result import Result
+from .result import Example
 from .tables import Table, notes, tables
 from .training_facts import QUANTITIES as MEASURED
 from .training_facts import Run, differing_facts, fact_names
@@ -38,24 +39,29 @@ _Rows = list[list[Cell | str]]
 
 
 def report_page(
-    runs: Sequence[Run],
-    results: Sequence[Result],
+    comparison: Comparison | None,
+    runs: Sequence[Run] = (),
     *,
     title: str = "Pre-training runs",
-    baseline: str | None = None,
     verdict: Sequence[str] = (),
+    examples: Mapping[str, Sequence[Example]] = MappingProxyType({}),
 ) -> Page:
-    """The page of some runs and of results, whose baseline is the first model unless it is named. The verdict's
-    sentences stand at the top with the comparison; otherwise the last validation losses.
+    """The page of a comparison, of trainings, or of both; ``examples`` are of false negatives, by model, beside those
+    of the trainings. The verdict's sentences stand at the top with the comparison; otherwise the last validation
+    losses.
     """
-    compared, trained = list[Section](), [_overview(runs), *_table_2(runs), *_curves(runs)]
-    if results:
-        comparison = Comparison(results, baseline)
+    compared, trained = list[Section](), [*_overview(runs), *_table_2(runs), *_curves(runs)]
+    if comparison is not None:
         made, charts = tables(comparison), difference_charts(comparison)
         compared = [Section("Comparison", "comparison", charts=charts, tables=made, footnotes=notes(comparison))]
     first = compared + trained if verdict else trained + compared
+    of_runs = {run.name: [example for each in run.measurements for example in each.examples] for run in runs}
     note = f"Written by truneg_fairseq {VERSION}. Charts, tables and text are in this file; it needs no network."
-    return Page(title, [*(verdict or _last_losses(runs)), note], [*first, *_what_was_run(runs), *_examples(runs)])
+    return Page(
+        title,
+        [*(verdict or _last_losses(runs)), note],
+        [*first, *_what_was_run(runs), *_examples({**of_runs, **examples})],
+    )
 
 
 def _last_losses(runs: Sequence[Run]) -> list[str]:
@@ -70,7 +76,9 @@ def _last_losses(runs: Sequence[Run]) -> list[str]:
     return []
 
 
-def _overview(runs: Sequence[Run]) -> Section:
+def _overview(runs: Sequence[Run]) -> Iterator[Section]:
+    if not runs:
+        return
     columns = ("loss", "nll_loss", "ppl", "accuracy", "hc_pred", "hc_iter", "smoothed", "smoothed_mass", "sr", "kl")
     known = [name for name in columns if any(_validated(run, name) for run in runs)]
     rows: _Rows = []
@@ -86,7 +94,7 @@ def _overview(runs: Sequence[Run]) -> Section:
     ]
     head = ["run", *known, "criterion", "objective", "updates", "state"]
     title = "The last validation: loss in bits, rates in %"
-    return Section("Overview", "overview", warnings, tables=[Table(title, head, rows)])
+    yield Section("Overview", "overview", warnings, tables=[Table(title, head, rows)])
 
 
 def _validated(run: Run, name: str) -> dict[int, float]:
@@ -163,14 +171,13 @@ def _what_was_run(runs: Sequence[Run]) -> Iterator[Section]:
     yield Section("What was run", "what-was-run", notes=[note] if differing else [], tables=[table])
 
 
-def _examples(runs: Sequence[Run]) -> Iterator[Section]:
+def _examples(by_model: Mapping[str, Sequence[Example]]) -> Iterator[Section]:
     rows: _Rows = []
-    for run in runs:
-        examples = [example for each in run.measurements for example in each.examples]
+    for name, examples in by_model.items():
         for one in sorted(examples, key=lambda one: -one.acceptance)[:_EXAMPLES]:
             text = f"{one.before} [{one.gold} → {one.prediction}] {one.after}".strip()
             chances = [f"{p:.3f}" for p in (one.gold_probability, one.prediction_probability, one.acceptance)]
-            rows.append([run.name, one.gold, Cell(one.prediction, kind="false-negative"), *chances, text])
+            rows.append([name, one.gold, Cell(one.prediction, kind="false-negative"), *chances, text])
     if not rows:
         return
     head = ["run", "original", "prediction", "p(original)", "p(prediction)", "people accept", "in its sentence"]

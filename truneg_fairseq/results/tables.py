@@ -20,6 +20,10 @@ HELD_OUT_NOTE = (
     "held-out text: bits is the loss; ECE the calibration error, how far confidence and accuracy lie apart; Pred. the"
     " share of the mistakes that are synonyms of the original word, Iter. the share of the sequences with such a one."
 )
+_OVER_ITEMS = (
+    "Percent where no unit is given; ↑ higher is better, ↓ lower. [..]: 95 % over items, differences paired by item. "
+    "One training each says nothing of other seeds: truneg experiment compares seeds."
+)
 _LATEX_SIGNS = str.maketrans({"±": r"$\pm$", "Δ": r"$\Delta$", "↑": r"$\uparrow$", "↓": r"$\downarrow$"})
 """What tabulate does not escape."""
 
@@ -51,8 +55,17 @@ def tables(comparison: Comparison) -> list[Table]:
     return made
 
 
+def as_text(comparison: Comparison, style: str = "terminal") -> list[str]:
+    """The lines of all tables in a style of :data:`FORMATS`, and of the notes below them."""
+    lines = [line for table in tables(comparison) for line in (*FORMATS[style](table), "")]
+    below = wrapped(notes(comparison)) if style == "terminal" else notes(comparison)
+    return [*lines, *(f"% {note}" if style == "latex" else note for note in below)]
+
+
 def notes(comparison: Comparison) -> list[str]:
     """Lines below the tables: what they show, and what to know before believing them."""
+    if comparison.over_items:
+        return [*comparison.notes, _OVER_ITEMS]
     every = [summary for each in comparison.groups.values() for summary in comparison.summaries(each)]
     found = []
     if every:
