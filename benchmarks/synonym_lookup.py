@@ -16,17 +16,17 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from truneg_fairseq.objectives import SynonymLists
+from truneg_fairseq.objectives import TokenLists
 
 _SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
 
 
-def random_lists(pairs: int, vocabulary: int, device: torch.device) -> SynonymLists:
+def random_lists(pairs: int, vocabulary: int, device: torch.device) -> TokenLists:
     """The lists of that many different random pairs."""
     generator = torch.Generator().manual_seed(1)
     codes = torch.randint(vocabulary * vocabulary, (pairs + pairs // 4,), generator=generator).unique()
     codes = codes[torch.randperm(len(codes), generator=generator)[:pairs]].sort().values
-    return SynonymLists(codes // vocabulary, codes % vocabulary, vocabulary).to(device)
+    return TokenLists(codes, vocabulary).to(device)
 
 
 def best_seconds(work: Callable[[], Tensor], device: torch.device, repeat: int) -> float:

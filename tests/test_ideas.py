@@ -165,4 +165,4 @@ def test_one_detector_from_fairseq_to_an_experiment_s_verdict(folder, binarized,
     assert {each.model for each in read_results([tmp_path / "out" / "results.jsonl"])} == {"baseline", "mine"}
     (folder / "__init__.py").write_text(NEXT.replace("le(40)", "le(3)"))
     again = run_command(run, check=False)
-    assert "the code of next-id" in again.stdout + again.stderr, "a changed idea is another run"
+    assert "source of alternatives next-id" in again.stdout + again.stderr, "a changed idea is another run"

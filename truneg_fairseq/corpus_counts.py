@@ -189,10 +189,12 @@ def count_tokens(
         left, middle, right = block[:-2], block[1:-1], block[2:]
         pairs.add((middle * size + right)[middle >= 0])
         triples.add(((left * size + right) * size + middle)[left >= 0])
+    found = triples.total()
+    kept = most_frequent(found.keys, found.counts, size, most)
     return CorpusCounts(
         words=words,
         pairs=pairs.total(),
-        triples=_most_frequent(triples.total(), size, most),
+        triples=Counted(found.keys[kept], found.counts[kept]),
         fingerprint=fingerprint(symbols),
         discount=discount,
         most=most,
@@ -234,16 +236,18 @@ class _Tally:
         return self._sum
 
 
-def _most_frequent(triples: Counted, vocabulary_size: int, most: int) -> Counted:
-    """Leaves of each two neighbours the most frequent tokens between them, of equally frequent ones the first."""
-    _, row, lengths = np.unique(triples.keys // vocabulary_size, return_inverse=True, return_counts=True)
+def most_frequent(keys: NDArray[np.int64], counts: NDArray[np.integer[Any]], size: int, most: int) -> NDArray[np.bool_]:
+    """Which keys, ``row * size + token``, ascending, have one of the most frequent tokens of their row, of equally
+    frequent ones the first; shape (P,).
+    """
+    _, row, lengths = np.unique(keys // size, return_inverse=True, return_counts=True)
     long = np.flatnonzero(lengths[row] > most)
-    order = long[np.lexsort((triples.keys[long], -triples.counts[long], row[long]))]
+    order = long[np.lexsort((keys[long], -counts[long], row[long]))]
     starts = np.flatnonzero(np.diff(row[order], prepend=-1))
     rank = np.arange(len(order)) - np.repeat(starts, np.diff(starts, append=len(order)))
-    kept = np.ones(len(triples), dtype=np.bool_)
+    kept = np.ones(len(keys), dtype=np.bool_)
     kept[order[rank >= most]] = False
-    return Counted(triples.keys[kept], triples.counts[kept])
+    return kept
 
 
 # --- How much of the counts to mix into a model's predictions ---

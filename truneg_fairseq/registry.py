@@ -71,7 +71,7 @@ class Registry:
         )
 
     def digests(self, names: Iterable[str]) -> dict[str, str]:
-        """What the settings of a run keep of the ideas that it names: the digests of a user's."""
+        """What a run's record keeps of the ideas that it names: the digests of a user's, by kind and name."""
         found = {f"{self.kind} {name}": self.digest(name) for name in names}
         return {name: digest for name, digest in found.items() if digest is not None}
 
@@ -95,12 +95,6 @@ class Registry:
         for path in [module, *sorted(path for path in beside if path.is_file())]:
             found.update(f"{path.name}\0{file_digest(path)}\0".encode())
         return found.hexdigest()
-
-
-def digests(names: Iterable[str]) -> dict[str, str]:
-    """Of the sources of alternatives and regularizers of these names that are a user's."""
-    found = {name: ALTERNATIVES.digest(name) or TERMS.digest(name) for name in names}
-    return {name: digest for name, digest in found.items() if digest is not None}
 
 
 def _place(kind: type) -> str:

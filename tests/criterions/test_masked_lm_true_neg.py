@@ -241,7 +241,7 @@ def test_every_table_stays_an_integer_when_the_trainer_halves_the_criterion(prec
     flags = ("--hc-detector", "table+embedding", "--soft-targets", "table=0.1", *WORDPIECE)
     *_, criterion = build(data_bin, *TRUE_NEG, "--hc-weight", 1, *flags)
     getattr(criterion, precision)()
-    assert {buffer.dtype for buffer in criterion.buffers()} == {torch.int32, torch.bool, torch.float32}
+    assert {buffer.dtype for buffer in criterion.buffers()} == {torch.int64, torch.bool, torch.float32}
     assert not criterion.state_dict()
 
 

@@ -13,7 +13,7 @@ from support.losses import setting_of, vocabulary_of
 
 from truneg_fairseq.objectives import Detector, EncoderPasses, MaskedPredictions, TrueNegativeOptions, fill
 from truneg_fairseq.objectives.false_negatives import AcceptanceModel
-from truneg_fairseq.objectives.soft_targets import SynonymLists
+from truneg_fairseq.objectives.token_lists import TokenLists
 from truneg_fairseq.registry import ALTERNATIVES
 
 WORDS, WIDTH, LAYERS, PAD = 12, 6, 3, 1
@@ -58,7 +58,7 @@ def test_a_detector_equals_a_loop_over_positions(features, threshold, seed):
     model = None if alone else AcceptanceModel(coefficients, 0.3)
     setting = setting_of(TrueNegativeOptions(), table, blocked, vocabulary_of(WORDS))
     sources = {name: ALTERNATIVES.look_up(name, "")(setting) for name in sorted(features)}
-    never = SynonymLists.of(setting.exclusions)
+    never = TokenLists.of(setting.exclusions)
     detector = Detector(sources, threshold, WORDS, model, eligible=eligible, blocked=never)
     found = detector.find(judged, judged.prediction, passes)
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.losses import setting_of, vocabulary_of
 
-from truneg_fairseq.objectives import EncoderPasses, MaskedPredictions, SynonymLists, TrueNegativeOptions, soft_targets
+from truneg_fairseq.objectives import EncoderPasses, MaskedPredictions, TokenLists, TrueNegativeOptions, soft_targets
 from truneg_fairseq.objectives.options import FLAT
 from truneg_fairseq.objectives.soft_targets import SoftTargets, nearest_words, soft_cross_entropy
 from truneg_fairseq.registry import ALTERNATIVES
@@ -30,11 +30,6 @@ def random_table(seed: int) -> set[tuple[int, int]]:
     generator = torch.Generator().manual_seed(seed)
     chosen = torch.rand(WORDS, WORDS, generator=generator).lt(0.3).nonzero().tolist()
     return {(g, s) for g, s in chosen if g != s and g > 4}  # tokens up to 4 have no synonyms
-
-
-def lists_of(table: set[tuple[int, int]]) -> SynonymLists:
-    pairs = torch.tensor(sorted(table), dtype=torch.long).view(-1, 2)
-    return SynonymLists(pairs[:, 0], pairs[:, 1], WORDS)
 
 
 def naive_targets(kind, row, gold, whole, table, embeddings, taught, share):
@@ -135,13 +130,16 @@ def test_it_is_computed_in_fp32_and_answers_in_the_type_of_the_logits(dtype):
     torch.testing.assert_close(logits.grad.float(), exact.grad, rtol=2e-2, atol=1e-3)
 
 
-def test_synonym_lists_are_the_table():
-    table = {(2, 3), (2, 8), (7, 2), (8, 0)}
-    synonyms = lists_of(table)
-    found = {(gold, int(s)) for gold in range(WORDS) for s in synonyms.lookup(torch.tensor([gold]))[0] if s >= 0}
-    assert found == table
-    assert lists_of(set()).lookup(torch.arange(WORDS)).eq(-1).all()
-    assert {buffer.dtype for buffer in synonyms.half().buffers()} == {torch.int32}
+@given(table=st.sets(st.tuples(st.integers(0, WORDS - 1), st.integers(0, WORDS - 1)), max_size=30))
+@settings(max_examples=60, deadline=None)
+def test_token_lists_are_the_table(table):
+    """Also of rows and tokens that the vocabulary does not have."""
+    keys = torch.tensor([gold * WORDS + synonym for gold, synonym in sorted(table)], dtype=torch.long)
+    lists, words = TokenLists(keys, WORDS), range(WORDS + 2)
+    pairs = torch.cartesian_prod(torch.tensor(words), torch.tensor(words))
+    assert set(map(tuple, pairs[lists.contains(*pairs.unbind(1))].tolist())) == table
+    for gold, row in enumerate(lists.tokens(torch.tensor(words)).tolist()):
+        assert [token for token in row if token >= 0] == [word for word in words if (gold, word) in table]
 
 
 def test_no_step_waits_for_the_device():

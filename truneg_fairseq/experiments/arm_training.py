@@ -16,7 +16,7 @@ from ..fairseq_runs.saving import LAST
 from ..launch.training_run import MODEL_NAME, TrainingRun
 from ..models.checkpoints import check_vocabulary, read_checkpoint
 from ..objectives.options import named_sources, parsed
-from ..registry import digests
+from ..registry import ALTERNATIVES, TERMS
 from ..vocabulary import fingerprint as fingerprint_of
 from ..vocabulary import read_symbols
 from .settings import DEFAULTS, Experiment, Options, flags_of, kept_options
@@ -86,7 +86,8 @@ class Pretraining(TrainingRun):
         return {
             **{"updates": experiment.updates, "precision": experiment.precision, "arch": experiment.model.arch},
             **kept_options({name: value for name, value in self.options.items() if name not in _WITHOUT_EFFECT}),
-            **{f"the code of {name}": digest for name, digest in digests(sources | terms).items()},
+            **ALTERNATIVES.digests(sources),
+            **TERMS.digests(terms),
             **{name: fingerprint(path) for name, path in files.items() if path is not None},
             **({"every": experiment.evaluations.every} if experiment.milestones else {}),
         }

@@ -33,7 +33,7 @@ from ..corpus_counts import counts_beside
 from ..errors import TrueNegError
 from ..files import VERSION, replacing_text, without_nan, writing
 from ..flags import flag_of
-from ..registry import digests
+from ..registry import ALTERNATIVES, TERMS
 from .preflight import data_folders, items_of, name_of, value_of
 
 logger = logging.getLogger(__name__)
@@ -186,7 +186,8 @@ def start_facts(trainer: Any) -> dict[str, Any]:
     criterion, folders = items_of(value_of(cfg, "criterion")), data_folders(cfg)
     names = ("corpus_counts", "teacher", "hc_acceptance_model")
     files = [Path(path) for name in names if (path := criterion.get(name))]
-    sources = {} if objective is None else objective.options.sources | objective.options.weights_of_terms
+    options = None if objective is None else objective.options
+    sources, terms = ({}, {}) if options is None else (options.sources, options.weights_of_terms)
     if "corpus" in sources and not criterion.get("corpus_counts"):
         files += map(counts_beside, folders[:1])
     return {
@@ -200,7 +201,7 @@ def start_facts(trainer: Any) -> dict[str, Any]:
         "inputs": input_fingerprints(folders, files),
         "synonym_table": hashlib.sha256(pairs).hexdigest() if pairs else None,
         "synonym_source": None if table is None else str(table.source),
-        "ideas": digests(sources),
+        "ideas": ALTERNATIVES.digests(sources) | TERMS.digests(terms),
     }
 
 

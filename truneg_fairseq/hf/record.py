@@ -15,7 +15,7 @@ import numpy as np
 from transformers.trainer import TRAINER_STATE_NAME
 
 from ..files import VERSION, replacing_text
-from ..registry import digests
+from ..registry import ALTERNATIVES, TERMS
 
 logger = logging.getLogger(__name__)
 
@@ -76,13 +76,13 @@ def is_finished(folder: Path, args: Any) -> bool:
 
 def record_of(trainer: Any, model: Any) -> dict[str, Any]:
     """The true-negative options of a trainer, and what else the weights of its model, unwrapped, depend on."""
-    arguments, collator = trainer.args.to_dict(), trainer.data_collator
+    arguments, collator, options = trainer.args.to_dict(), trainer.data_collator, trainer.true_negatives
     return {
         "truneg_fairseq": VERSION,
         "base_model": getattr(model, "name_or_path", "") or None,
         "data": {"train": _described(trainer.train_dataset), "validation": _described(trainer.eval_dataset)},
-        "true_negatives": asdict(trainer.true_negatives),
-        "ideas": digests(trainer.true_negatives.sources | trainer.true_negatives.weights_of_terms),
+        "true_negatives": asdict(options),
+        "ideas": ALTERNATIVES.digests(options.sources) | TERMS.digests(options.weights_of_terms),
         "masks": {name: getattr(collator, name, None) for name in ("mlm_probability", "whole_words")},
         "training": {
             **{name: arguments[name] for name in _TRAINING},

@@ -9,8 +9,8 @@ from .loss import Objective, Outcome, UpdateSize
 from .options import ElectraOptions, TrueNegativeOptions
 from .passes import EncoderPasses, MaskedPredictions, fill, gather_rows
 from .replaced_tokens import sample_tokens
-from .soft_targets import SynonymLists
 from .terms import Term
+from .token_lists import TokenLists
 
 __all__ = [
     "Alternatives",
@@ -22,8 +22,8 @@ __all__ = [
     "Objective",
     "Outcome",
     "Setting",
-    "SynonymLists",
     "Term",
+    "TokenLists",
     "TrueNegativeLoss",
     "TrueNegativeOptions",
     "UpdateSize",

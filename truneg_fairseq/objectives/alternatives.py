@@ -11,13 +11,15 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import TrueNegError
 from .build import Setting
 from .false_negatives import acceptance_model, context_cosine
 from .passes import EncoderPasses, MaskedPredictions, gather_rows
-from .soft_targets import SoftTargets, SynonymLists, Words, among, embedding_cosine, nearest_words, synonym_words
+from .soft_targets import SoftTargets, Words, among, embedding_cosine, nearest_words, synonym_words
+from .token_lists import TokenLists
 
 _LIKELIEST = 10
 
@@ -116,18 +118,23 @@ class Table(Alternatives):
     """
 
     reads, is_certain = frozenset(), True
+    grades: Tensor | None
 
     def __init__(self, setting: Setting) -> None:
         super().__init__()
-        self.lists = SynonymLists.of(setting.table, setting.grades)
+        self.lists = TokenLists.of(setting.table)
+        self.register_buffer("grades", None if setting.grades is None else F.pad(setting.grades, (0, 1)))
 
     def words(self, batch: MaskedPredictions, model: EncoderPasses) -> Words:
-        if self.lists.grades is not None:
-            return self.lists.graded(batch.gold)
-        return synonym_words(self.lists.lookup(batch.gold), gold=batch.gold, embeddings=model.embeddings())
+        synonyms = self.lists.tokens(batch.gold)
+        if self.grades is None:
+            return synonym_words(synonyms, gold=batch.gold, embeddings=model.embeddings())
+        slots, there = self.lists.slots(batch.gold)
+        grades = self.grades[slots] * there
+        return synonyms.clamp(min=0), grades / grades.sum(1, keepdim=True).clamp(min=1e-30)
 
     def flat(self, batch: MaskedPredictions, model: EncoderPasses) -> Words:
-        return synonym_words(self.lists.lookup(batch.gold))
+        return synonym_words(self.lists.tokens(batch.gold))
 
     def accepts(self, batch: MaskedPredictions, tokens: Tensor, model: EncoderPasses) -> Tensor:
         return self.lists.contains(batch.gold, tokens).float()

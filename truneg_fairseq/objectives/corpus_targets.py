@@ -15,11 +15,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..corpus_counts import CountsShare
+from ..corpus_counts import CountsShare, most_frequent
 from .passes import MaskedPredictions
 from .soft_targets import SoftTargets
+from .token_lists import TokenLists
 
-_LAST_KEY = torch.iinfo(torch.int64).max
 _NOT_LEFT_OUT = -1  # in place of a gold word
 
 
@@ -39,34 +39,22 @@ class CorpusTargets(nn.Module):
     """
 
     words: Tensor
-    pair_keys: Tensor
-    pair_sums: Tensor
     pair_starts: Tensor
-    triple_keys: Tensor
-    triple_sums: Tensor
-    after: Tensor
-    before: Tensor
 
     def __init__(
         self, words: Tensor, pairs: tuple[Tensor, Tensor], triples: tuple[Tensor, Tensor], *, discount: float, most: int
     ) -> None:
         super().__init__()
         size = len(words)
-        self.discount, self.most = discount, most
+        self.discount = discount
         keys, counts = pairs
-        first, second = keys // size, keys % size
-        for name, buffer in (
-            ("words", words),
-            ("pair_starts", torch.searchsorted(keys, torch.arange(size + 1) * size)),
-            ("after", _most_frequent(first, second, counts, size, most)),
-            ("before", _most_frequent(second, first, counts, size, most)),
-        ):
-            self.register_buffer(name, buffer, persistent=False)
-        for name, (keys, counts) in (("pair", pairs), ("triple", triples)):
-            # The sentinel makes every search end at a key; sums from the start give counts and totals of rows.
-            self.register_buffer(f"{name}_keys", torch.cat([keys, keys.new_tensor([_LAST_KEY])]), persistent=False)
-            sums = torch.cat([keys.new_zeros(1), counts.long().cumsum(0), counts.sum()[None]])
-            self.register_buffer(f"{name}_sums", sums, persistent=False)
+        self.register_buffer("words", words, persistent=False)
+        # To find where a row begins takes longer, and there are as many rows as candidates.
+        self.register_buffer("pair_starts", torch.searchsorted(keys, torch.arange(size + 1) * size), persistent=False)
+        self.pairs, self.triples = (TokenLists(keys, size, counts) for keys, counts in (pairs, triples))
+        self.after = _likeliest(keys, counts, size, most)
+        keys, order = (keys % size * size + keys // size).sort()
+        self.before = _likeliest(keys, counts[order], size, most)
 
     def targets(self, predicted: MaskedPredictions, padding: int, share: float) -> SoftTargets:
         """q at the masked positions, between the neighbours that the original sentences have there.
@@ -115,13 +103,13 @@ class CorpusTargets(nn.Module):
         """
         left, right, there = self._neighbours(tokens, positions, padding)
         found = self.between(left, torch.full_like(left, _NOT_LEFT_OUT), right, there, 1.0)
-        start, end = self._place(left, right)
-        return found, self.triple_sums[end] - self.triple_sums[start], end - start
+        total, different = self._between(left * len(self.words) + right)
+        return found, total, different
 
-    def _place(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
-        """Where the triples of two neighbours begin and end, int64, of their shape."""
-        place, size = (left * len(self.words) + right) * len(self.words), len(self.words)
-        return torch.searchsorted(self.triple_keys, place), torch.searchsorted(self.triple_keys, place + size)
+    def _between(self, neighbours: Tensor) -> _Row:
+        """What was counted between two neighbours."""
+        start, end = self.triples.place(neighbours)
+        return self.triples.sums[end] - self.triples.sums[start], end - start
 
     def _neighbours(self, rows: Tensor, positions: Tensor, padding: int) -> tuple[Tensor, Tensor, Tensor]:
         """The tokens of ``rows``, shape (B, T), on the left and on the right, and where both are there; shape (N,)."""
@@ -137,15 +125,13 @@ class CorpusTargets(nn.Module):
 
         The tokens, int64, and ``counted``, bool, the positions that count, have the shape (N,).
         """
-        size, discount = len(self.words), self.discount
+        discount = self.discount
         counted = counted & self.words[left].gt(0) & self.words[right].gt(0)
-        left, gold, right = left[:, None], gold[:, None], right[:, None]
-        place = (left * size + right) * size
-        start, end = self._place(left, right)
+        neighbours = left * len(self.words) + right
+        lists = self.triples.tokens(neighbours), self.after.tokens(left), self.before.tokens(right)
+        left, gold, right, neighbours = (each[:, None] for each in (left, gold, right, neighbours))
 
-        slots = start + torch.arange(self.most, device=gold.device)
-        between = torch.where(slots < end, self.triple_keys[slots.clamp(max=len(self.triple_keys) - 1)] % size, -1)
-        tokens = torch.cat([between, self.after[left.squeeze(1)], self.before[right.squeeze(1)]], 1).sort(1).values
+        tokens = torch.cat(lists, 1).sort(1).values
         fresh = tokens.diff(dim=1, prepend=tokens.new_full((len(tokens), 1), -1)).gt(0)  # not -1, and each once
         there = fresh & counted[:, None]
         tokens = tokens.clamp(min=0)
@@ -153,45 +139,26 @@ class CorpusTargets(nn.Module):
 
         total = self.words.sum()
         frequency = (self.words[tokens] - own).clamp(min=0) / total
-        row = self._row(left, self._pair(left, gold) * gold.ge(0))
-        after_left = _discounted(self._pair(left, tokens) - own, row, discount, frequency)
-        row = self._row(tokens, self._pair(gold, right) * own)
-        before_right = _discounted(self._pair(tokens, right) - own, row, discount, self.words[right] / total)
+        row = self._row(left, self.pairs.count(left, gold) * gold.ge(0))
+        after_left = _discounted(self.pairs.count(left, tokens) - own, row, discount, frequency)
+        row = self._row(tokens, self.pairs.count(gold, right) * own)
+        before_right = _discounted(self.pairs.count(tokens, right) - own, row, discount, self.words[right] / total)
         backed_off = _normalised(after_left * before_right * there)
 
-        count = _count(self.triple_keys, self.triple_sums, place + gold) * gold.ge(0)
-        row = _without_one(self.triple_sums[end] - self.triple_sums[start], end - start, count)
-        found = _count(self.triple_keys, self.triple_sums, place + tokens)
+        row = _without_one(*self._between(neighbours), self.triples.count(neighbours, gold) * gold.ge(0))
+        found = self.triples.count(neighbours, tokens)
         probability = _normalised(_discounted(found - own, row, discount, backed_off) * there)
         return SoftTargets(probability.gt(0).any(1).float() * share, tokens, probability)
-
-    def _pair(self, first: Tensor, second: Tensor) -> Tensor:
-        return _count(self.pair_keys, self.pair_sums, first * len(self.words) + second)
 
     def _row(self, first: Tensor, count: Tensor) -> _Row:
         """The pairs that begin with ``first``, one of a pair that was counted ``count`` times left out."""
         start, end = self.pair_starts[first], self.pair_starts[first + 1]
-        return _without_one(self.pair_sums[end] - self.pair_sums[start], end - start, count)
+        return _without_one(self.pairs.sums[end] - self.pairs.sums[start], end - start, count)
 
 
-def _most_frequent(row: Tensor, token: Tensor, counts: Tensor, size: int, most: int) -> Tensor:
-    """The most frequent tokens of each row, of equally frequent ones the first; int32, shape (size, most), then -1."""
-    order = torch.argsort(token, stable=True)
-    order = order[torch.argsort(counts[order], descending=True, stable=True)]
-    order = order[torch.argsort(row[order], stable=True)]
-    row, token = row[order], token[order]
-    lengths = torch.bincount(row, minlength=size)
-    rank = torch.arange(len(row)) - (lengths.cumsum(0) - lengths)[row]
-    kept = rank < most
-    lists = torch.full((size, most), -1, dtype=torch.int32)
-    lists[row[kept], rank[kept]] = token[kept].int()
-    return lists
-
-
-def _count(keys: Tensor, sums: Tensor, wanted: Tensor) -> Tensor:
-    """How often each key was counted, 0 if never."""
-    index = torch.searchsorted(keys, wanted)
-    return torch.where(keys[index].eq(wanted), sums[index + 1] - sums[index], 0)
+def _likeliest(keys: Tensor, counts: Tensor, size: int, most: int) -> TokenLists:
+    """The most frequent tokens of each row."""
+    return TokenLists(keys[torch.from_numpy(most_frequent(keys.numpy(), counts.numpy(), size, most))], size)
 
 
 def _without_one(total: Tensor, different: Tensor, count: Tensor) -> _Row:

@@ -21,7 +21,8 @@ from ..errors import TrueNegError
 from ..files import read_json, replacing_text
 from .options import FLAT
 from .passes import EncoderPasses, MaskedPredictions
-from .soft_targets import SynonymLists, among, cosine_of
+from .soft_targets import among, cosine_of
+from .token_lists import TokenLists
 
 _FIRST = {name: rank for rank, name in enumerate(("table", "embedding", "context"))}  # in names of files
 
@@ -135,7 +136,7 @@ class Detector(nn.Module):
     """
 
     eligible: Tensor
-    blocked: SynonymLists
+    blocked: TokenLists
 
     def __init__(
         self,
@@ -145,7 +146,7 @@ class Detector(nn.Module):
         regression: AcceptanceModel | None = None,
         *,
         eligible: Tensor | None = None,
-        blocked: SynonymLists | None = None,
+        blocked: TokenLists | None = None,
     ) -> None:
         super().__init__()
         self.threshold, self.size, self.regression = threshold, size, regression

@@ -23,7 +23,8 @@ from .build import BITS, Setting
 from .false_negatives import Detector, FalseNegatives, acceptance_model
 from .options import FLAT, TABLE, TrueNegativeOptions
 from .passes import EncoderPasses, MaskedPredictions, count_rows, full_precision, most_likely
-from .soft_targets import SoftTargets, SynonymLists, soft_cross_entropy
+from .soft_targets import SoftTargets, soft_cross_entropy
+from .token_lists import TokenLists
 
 logger = logging.getLogger(__name__)
 
@@ -356,7 +357,7 @@ def _detector(options: TrueNegativeOptions, setting: Setting, made: Mapping[str,
         len(setting.words),
         regression,
         eligible=torch.from_numpy(eligible_words(setting.words)),
-        blocked=SynonymLists.of(setting.exclusions),
+        blocked=TokenLists.of(setting.exclusions),
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from .passes import largest
@@ -49,64 +49,6 @@ class SoftTargets(NamedTuple):
         return SoftTargets(self.share * total.gt(0), self.tokens, kept / total[:, None].clamp(min=1e-30))
 
 
-class SynonymLists(nn.Module):
-    """The synonyms of each token as rows of a padded list, to be looked up without waiting for the device.
-
-    Args:
-        gold: int64, shape (P,), ascending; the gold token of each pair.
-        synonym: int64, shape (P,).
-        vocabulary_size: V.
-        grades: fp32, shape (P,), above 0, how near each pair is; None where all are alike.
-    """
-
-    rows: Tensor
-    lists: Tensor
-    grades: Tensor | None
-
-    def __init__(self, gold: Tensor, synonym: Tensor, vocabulary_size: int, grades: Tensor | None = None) -> None:
-        super().__init__()
-        words, row, counts = gold.unique_consecutive(return_inverse=True, return_counts=True)
-        longest = int(counts.max()) if len(counts) else 1
-        first = counts.cumsum(0) - counts
-        # The last list is empty: that of tokens without synonyms.
-        lists, place = (
-            torch.full((len(words) + 1, longest), -1, dtype=torch.int32),
-            torch.arange(len(gold)) - first[row],
-        )
-        lists[row, place] = synonym.int()
-        if grades is not None:
-            grades = torch.zeros(lists.shape).index_put((row, place), grades.float())
-        self.register_buffer("grades", grades, persistent=False)
-        # The last row is for tokens beyond the vocabulary.
-        rows = torch.full((vocabulary_size + 1,), len(words), dtype=torch.int32)
-        rows[words] = torch.arange(len(words), dtype=torch.int32)
-        self.register_buffer("rows", rows, persistent=False)
-        self.register_buffer("lists", lists, persistent=False)
-
-    @classmethod
-    def of(cls, table: Any, grades: Tensor | None = None) -> SynonymLists:
-        """The lists of a :class:`~truneg_fairseq.synonyms.SynonymTable`."""
-        gold, synonym = (torch.from_numpy(column).long() for column in (table.gold, table.synonym))
-        return cls(gold, synonym, table.vocabulary_size, grades)
-
-    def lookup(self, gold: Tensor) -> Tensor:
-        """The synonyms of each gold token, int64, shape (N, K), then -1."""
-        return self.lists[self._row(gold)].long()
-
-    def graded(self, gold: Tensor) -> Words:
-        """The synonyms of each gold token, in proportion to their grades."""
-        assert self.grades is not None
-        grades = self.grades[self._row(gold)]
-        return self.lookup(gold).clamp(min=0), grades / grades.sum(1, keepdim=True).clamp(min=1e-30)
-
-    def _row(self, gold: Tensor) -> Tensor:
-        return self.rows[gold.clamp(max=len(self.rows) - 1)].long()
-
-    def contains(self, gold: Tensor, synonym: Tensor) -> Tensor:
-        """Which pairs are listed, bool, shape (N,)."""
-        return self.lookup(gold).eq(synonym[:, None]).any(1)
-
-
 def among(words: Words, tokens: Tensor) -> Tensor:
     """The weights of tokens, int64, shape (N,), among words, as parts of the largest of their row; shape (N,)."""
     found, weights = words
@@ -134,7 +76,7 @@ def synonym_words(synonyms: Tensor, *, gold: Tensor | None = None, embeddings: T
     A position without synonyms (above the threshold) has weights of 0.
 
     Args:
-        synonyms: int64, shape (N, K), -1 for none; see :meth:`SynonymLists.lookup`.
+        synonyms: int64, shape (N, K), -1 for none; see :meth:`.token_lists.TokenLists.tokens`.
         gold: int64, shape (N,), needed with ``embeddings``.
         embeddings: the input embedding matrix, shape (V, E), of any floating type; cosines are computed in fp32.
     """
