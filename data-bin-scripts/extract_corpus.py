@@ -75,12 +75,12 @@ def extract(options: Options) -> None:
     parts = output if output.exists() else output.with_name(f"{output.name}.parts")
     settings = {name: value for name, value in asdict(options).items() if name not in ("output_dir", "workers")}
     if (parts / files.RECORD_NAME).exists():
-        files.check_same(parts, files.read_record(parts)["settings"], settings)
+        files.require_same(str(parts), files.read_record(parts)["settings"], settings)
     elif output.exists():
         raise TrueNegError(f"--output-dir {output}: is already there; remove it, or name another folder")
     else:
         (parts / "done").mkdir(parents=True, exist_ok=True)
-        files.write_record(parts, {"settings": settings})
+        files.write_json(parts / files.RECORD_NAME, {"settings": settings})
     shards = {split: data.num_shards for split, data in open_splits(options).items() if split in _SPLITS}
     if {"valid", "validation"} <= shards.keys():
         raise TrueNegError(f"{options.dataset}: has the splits valid and validation; expected one of them")

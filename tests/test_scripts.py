@@ -152,7 +152,7 @@ def test_files_become_text_whatever_their_format_and_a_stopped_run_goes_on(tmp_p
     assert len(train) + len(valid) - 2 == 9
     assert len(train) > 1 and len(valid) > 1
     other = run_script(*command[:3], "--output-dir", tmp_path / "out", check=False)
-    assert_one_line(other, "was made of valid_every 2, expected 0")
+    assert_one_line(other, "was made with valid_every 2 (now 0)")
 
 
 WIKITEXT = (

@@ -26,7 +26,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO, TypeVar
+from typing import Any, BinaryIO, NamedTuple, TextIO, TypeVar
 
 import msgspec
 import numpy as np
@@ -293,32 +293,53 @@ def json_line(record: Any) -> str:
     return json.dumps(without_nan(record), ensure_ascii=False, allow_nan=False)
 
 
-# --- What an output folder was made from, so that different data never mix ---
+# --- What something was made of, so that different things never mix ---
+
+
+class Change(NamedTuple):
+    """A setting that is not as it was recorded."""
+
+    name: str
+    before: Any
+    now: Any
+
+    def __str__(self) -> str:
+        shown = f"{self.name} {self.before} (now {self.now})"
+        return shown if len(shown) <= _LONGEST_CHANGE else f"another {self.name}"  # digests, lists of files
+
+
+def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
+    """What is not as it was, of the names of ``now``; what the record lacks counts as None."""
+    return [Change(name, before.get(name), value) for name, value in now.items() if before.get(name) != value]
+
+
+def require_same(
+    made: str,
+    before: Mapping[str, Any],
+    now: Mapping[str, Any],
+    remedy: str = "remove it or choose another --output-dir",
+) -> None:
+    """Refuses what was made of something else, or with other settings; ``made`` is its name."""
+    if changed := changes(before, now):
+        raise TrueNegError(f"{made}: was made with {', '.join(map(str, changed))}; {remedy}")
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Writes JSON to be read by people too; the file appears whole or not at all."""
+    with replacing_text(path) as stream:
+        json.dump(content, stream, indent=1, ensure_ascii=False)
+        stream.write("\n")
+
 
 RECORD_NAME = "record.json"
 _EXPECTED = "what this command writes there; choose another --output-dir, or move the folder away"
+_LONGEST_CHANGE = 72
 _LARGEST_RECORD = 1 << 30  # bytes; a file of text takes about a hundred, and corpora have millions
 
 
 def read_record(folder: Path) -> dict[str, Any]:
     """The record of a folder: "settings", and for finished data "splits"."""
     return read_json(folder / RECORD_NAME, dict[str, Any], expected=_EXPECTED, limit=_LARGEST_RECORD)
-
-
-def check_same(folder: Path, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
-    """Raises where a folder was made of other text or with other settings."""
-    for name, value in wanted.items():
-        if found.get(name) != value:
-            what = f"of {name} {found.get(name)}, expected {value}"
-            if name in ("text", "tokenizer", "dictionary"):
-                what = f"of another {name}"
-            raise TrueNegError(f"--output-dir: {folder} was made {what}; remove it or choose another folder")
-
-
-def write_record(folder: Path, record: Mapping[str, Any]) -> None:
-    """Writes a folder's record, at once or not at all."""
-    with replacing_text(folder / RECORD_NAME) as stream:
-        stream.write(json.dumps(record))
 
 
 # --- Checks of paths, before a long computation ---

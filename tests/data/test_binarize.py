@@ -238,7 +238,7 @@ def test_text_that_changes_meanwhile(done, tmp_path, monkeypatch):
         return result
 
     monkeypatch.setattr(ChunkEncoder, "__call__", encode_and_change)
-    fails("was made of another text", binarize, {"train": [source]}, WORDPIECE, tmp_path / "data")
+    fails("was made with another text", binarize, {"train": [source]}, WORDPIECE, tmp_path / "data")
     assert not (tmp_path / "data").exists()
 
 
@@ -282,19 +282,19 @@ def test_other_text_or_settings_do_not_mix(done, tmp_path, monkeypatch):
     shutil.copy(done / "train.txt", source)
     text, other = {"train": [source]}, wordpiece_tokenizer([*VOCABULARY, "bird"])
     binarize(text, WORDPIECE, output, shard="1/2", chunk_bytes=400)
-    fails("was made of chunks_of 400, expected 200", binarize, text, WORDPIECE, output, chunk_bytes=200)
-    fails(r"data\.parts was made of another tokenizer", binarize, text, other, output, chunk_bytes=400)
+    fails(r"was made with chunks_of 400 \(now 200\)", binarize, text, WORDPIECE, output, chunk_bytes=200)
+    fails(r"data\.parts: was made with another tokenizer", binarize, text, other, output, chunk_bytes=400)
     with monkeypatch.context() as other_version:
         other_version.setattr(files, "VERSION", "9.0")
-        fails("was made of version 0", binarize, text, WORDPIECE, output, chunk_bytes=400)
+        fails("was made with version 0", binarize, text, WORDPIECE, output, chunk_bytes=400)
     write(source, [*LINES * 20, "the"])
-    fails("was made of another text", binarize, text, WORDPIECE, output, chunk_bytes=400)
+    fails("was made with another text", binarize, text, WORDPIECE, output, chunk_bytes=400)
     shutil.rmtree(tmp_path / "data.parts")
     binarize(text, WORDPIECE, output)
     monkeypatch.setattr(files, "VERSION", "9.0")
     assert not binarize(text, WORDPIECE, output).made
     new = {"train": [write(tmp_path / "new.txt", ["the"])]}
-    fails("was made of another text", binarize, new, WORDPIECE, output)
+    fails("was made with another text", binarize, new, WORDPIECE, output)
 
 
 @pytest.mark.parametrize("name", ["_prepare_parts", "_encode", "write_dataset"])

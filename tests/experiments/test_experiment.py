@@ -195,13 +195,13 @@ def test_an_experiment_from_a_kill_to_its_tables_and_beyond(folder, tmp_path, st
     for value, line in [
         (
             "training.lr=[0.02]",
-            r"baseline/seed-1/train: has a run with --lr 0.01, expected 0.02; give the same options",
+            r"baseline/seed-1/train: was made with --lr 0\.01 \(now 0\.02\); give the same options",
         ),
-        ("updates=7", r"baseline/seed-1/train: has a run with updates 6, expected 7;"),
-        ("training.weight-decay=0.1", r"has a run with --weight-decay None, expected 0.1;"),
+        ("updates=7", r"baseline/seed-1/train: was made with updates 6 \(now 7\)"),
+        ("training.weight-decay=0.1", r"was made with --weight-decay None \(now 0\.1\)"),
         (
             "arms.same.options.soft-targets=uniform=0.1",
-            r"same/seed-1/train: has a run with --soft-targets uniform=0, expected uniform=0.1;",
+            r"same/seed-1/train: was made with --soft-targets uniform=0 \(now uniform=0\.1\)",
         ),
     ]:
         with pytest.raises(SystemExit, match=line) as refused:
@@ -388,7 +388,7 @@ def test_rates_over_training(folder, tmp_path, started, monkeypatch, capsys):
     tables = (tmp_path / "out" / "comparison.md").read_text()
     shown = dict(re.findall(r"^\| (\w+\.) (?:33\.33|66\.67|100) % +\| +([\d.]+) \|$", tables, re.MULTILINE))
     assert shown == {title: f"{100 * last[name]:.2f}" for title, name in (("Iter.", "hc_iter"), ("Pred.", "hc_pred"))}
-    with pytest.raises(SystemExit, match=r"baseline/seed-1/train: has a run with every 2, expected 3;"):
+    with pytest.raises(SystemExit, match=r"baseline/seed-1/train: was made with .*every 2 \(now 3\)"):
         experiment(folder, tmp_path / "out", "--only", "baseline", values=(*values, "evaluations.held-out.every=3"))
 
 

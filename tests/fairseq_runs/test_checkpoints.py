@@ -33,7 +33,7 @@ from truneg_fairseq import register
 from truneg_fairseq.commands import data as commands
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.fairseq_runs import folder as records
-from truneg_fairseq.fairseq_runs.folder import TRAINING, changes, input_fingerprints, read_series
+from truneg_fairseq.fairseq_runs.folder import TRAINING, describe_changes, input_fingerprints, read_series
 from truneg_fairseq.fairseq_runs.preflight import check
 from truneg_fairseq.fairseq_runs.saving import checkpoints_in, choose_start, damage
 
@@ -248,11 +248,11 @@ def test_other_data_are_reported_and_moved_data_are_not(tmp_path):
         (tmp_path / folder / "train").mkdir(parents=True)
         (tmp_path / folder / "train.bin").write_text(text)
         (tmp_path / folder / "train" / "features.npz").touch()  # SQuAD's
-    same = {"time": "noon", "synonym_table": None, "settings": {}}
+    same = {"time": "noon", "synonym_table": None, "settings": {}, "ideas": {}}
     before, moved, other = ({**same, "inputs": input_fingerprints([tmp_path / name])} for name in ("a", "moved", "b"))
     assert len(before["inputs"]) == 2
-    assert changes(before, moved) == []
-    assert changes(before, other) == ["the data differ from the start of noon (train.bin)"]
+    assert describe_changes(before, moved) == []
+    assert describe_changes(before, other) == ["the data differ from the start of noon (train.bin)"]
 
 
 def test_a_checkpoint_that_is_a_link_leaves_what_it_names(run, data_bin, tmp_path):

@@ -243,7 +243,7 @@ def test_swapped_pairs_double_the_training_set_only(task, glue, data, tmp_path, 
     assert [str(label) for label in labels2] == [str(label) for label in labels * 2]
     assert load(tmp_path / task, "valid")[0] == load(prepared / task, "valid")[0]
     assert load(tmp_path / "RTE", "train")[0] == load(prepared / "RTE", "train")[0]
-    with pytest.raises(TrueNegError, match="was made with another swap_pairs; remove it"):
+    with pytest.raises(TrueNegError, match="was made with swap_pairs "):
         prepare([places[1]], data, tmp_path)
 
 

@@ -22,7 +22,6 @@ from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.finetuning.glue import TASKS, Glue
 from truneg_fairseq.finetuning.run_finetuning import load_finetuned
 from truneg_fairseq.launch import training_run as training
-from truneg_fairseq.launch.training_run import write_settings
 from truneg_fairseq.results.result import read_results
 
 SMALL_RUNS = ("--cpu", "--batch-size", 8, "--epochs", 2, "--max-length", 16, "--lr", 0.001)
@@ -229,14 +228,14 @@ def test_other_settings_do_not_mix(checkpoint, prepared, tmp_path, trainings):
     for data in (early, prepared):
         finetune(checkpoint, data, output, "--tasks", "CoLA", "--seeds", 1, "--epochs", 1)
         assert not list(output.rglob("checkpoint*.pt"))
-    with pytest.raises(SystemExit, match=r"has CoLA seed 1 of small with lr 0.001, expected 0.02"):
+    with pytest.raises(SystemExit, match=r"CoLA seed 1 of small: was made with lr 0\.001 \(now 0\.02\)"):
         finetune(checkpoint, prepared, output, "--tasks", "CoLA", "--seeds", 1, "--epochs", 1, "--lr", 0.02)
     with pytest.raises(SystemExit, match="--keep-models: CoLA seed 1 of small is finished and its model was not kept"):
         finetune(checkpoint, prepared, output, "--tasks", "CoLA", "--seeds", 1, "--epochs", 1, "--keep-models")
     (result,) = read_results([output / "results.jsonl"])
     assert result.metrics.keys() == {"matthews", "accuracy"}
-    with pytest.raises(TrueNegError, match=r"has a run with checkpoint_sha256 \w+, expected None; give the same"):
-        write_settings(output / "runs/small/CoLA-1", {})
+    with pytest.raises(TrueNegError, match=r"CoLA-1: was made with another checkpoint_sha256, .*; give the same"):
+        training.check_settings(output / "runs/small/CoLA-1", {})
     assert len(trainings.folders) == 1
 
 

@@ -270,7 +270,7 @@ def test_prepare(files, data, tmp_path, capsys):
     truneg_data("prepare", *arguments)
     again = capsys.readouterr().out.splitlines()
     assert again == [f"{tmp_path / 'out' / 'SQuAD'}: is already there; remove it to make it again", *printed[1:]]
-    with pytest.raises(TrueNegError, match="was made with another max_length; remove it"):
+    with pytest.raises(TrueNegError, match="was made with max_length "):
         truneg_data("prepare", *arguments, "--max-length", 512)
     shutil.copytree(data, cased := tmp_path / "cased")
     tokenizer = (cased / "tokenizer.json").read_text(encoding="utf-8")

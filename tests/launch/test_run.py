@@ -71,7 +71,7 @@ def test_a_run_that_diverged_is_trained_with_a_lower_lr_and_explains_no_kill(tmp
     assert (tmp_path / "checkpoint_last.pt").exists()
     play(monkeypatch, "", 0, "checkpoint_last.pt", "finished.json")
     train(tmp_path)
-    with pytest.raises(TrueNegError, match=r"has a run with lr 0.001, expected 1.0; give the same options"):
+    with pytest.raises(TrueNegError, match=r"was made with lr 0.001 \(now 1.0\); give the same options"):
         train(tmp_path, lr=1.0)
 
 
@@ -98,7 +98,7 @@ def test_a_second_command_leaves_the_settings_of_the_first(tmp_path, monkeypatch
     monkeypatch.setattr(runs, "run_logged", run)
     with pytest.raises(TrueNegError, match="start again to go on"):
         train(tmp_path)
-    with pytest.raises(TrueNegError, match=r"has a run with lr 0.001, expected 0.0001"):
+    with pytest.raises(TrueNegError, match=r"was made with lr 0.001 \(now 0.0001\)"):
         train(tmp_path, lr=1e-4)
 
 

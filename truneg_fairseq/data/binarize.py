@@ -92,7 +92,7 @@ def binarize(options: BinarizeOptions) -> Binarized:
     if not files.is_new(output):
         record = files.read_record(output)
         names = ("text", "tokenizer", "dictionary")
-        files.check_same(output, record["settings"], {name: settings[name] for name in names})
+        files.require_same(str(output), record["settings"], {name: settings[name] for name in names})
         return Binarized({split: Counter(counts) for split, counts in record["splits"].items()}, made=False)
     parts = output.with_name(f"{output.name}.parts")
     _prepare_parts(parts, tokenizer, dictionary, settings)
@@ -107,7 +107,7 @@ def binarize(options: BinarizeOptions) -> Binarized:
     with files.hold_lock(parts / ".lock", f"--output-dir: another command makes {output}"):
         counts = _encode(parts, tasks, workers, slice(None))
         # It may have changed meanwhile.
-        files.check_same(parts, {"text": _state_of(text)}, {"text": settings["text"]})
+        files.require_same(str(parts), {"text": _state_of(text)}, {"text": settings["text"]})
         for split, count in counts.items():
             if count["tokens"] == count["lines"]:
                 found = ", ".join(map(str, (text[split] or given[split])[:3]))
@@ -120,7 +120,7 @@ def binarize(options: BinarizeOptions) -> Binarized:
                 shutil.copyfile(parts / name, made / name)
             for split, chunks in tasks.items():
                 write_dataset(made / split, [task.folder for task in chunks], id_dtype(len(read_symbols(parts))))
-            files.write_record(made, {"settings": settings, "splits": counts})
+            files.write_json(made / files.RECORD_NAME, {"settings": settings, "splits": counts})
         shutil.rmtree(parts, ignore_errors=True)
     return Binarized(counts, made=True)
 
@@ -171,8 +171,8 @@ def _prepare_parts(parts: Path, tokenizer: TextTokenizer, dictionary: bytes, set
         with files.replacing_file(parts / "dict.txt") as stream:
             stream.write(dictionary)
         # Last: it tells that the others are there. Shards that start at once write the same.
-        files.write_record(parts, {"settings": settings})
-    files.check_same(parts, files.read_record(parts)["settings"], settings)
+        files.write_json(parts / files.RECORD_NAME, {"settings": settings})
+    files.require_same(str(parts), files.read_record(parts)["settings"], settings)
 
 
 def _encode(parts: Path, tasks: Mapping[str, list[_Task]], workers: int, shard: slice) -> dict[str, Counter[str]]:

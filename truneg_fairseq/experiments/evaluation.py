@@ -5,7 +5,6 @@ The functions at the end run in such a process, with a memory, a GPU and a log o
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +19,7 @@ from ..errors import TrueNegError
 from ..evaluation.models import OpeningOptions
 from ..evaluation.yardstick import Task, evaluate
 from ..fairseq_runs.folder import METRICS_NAME, read_series
-from ..files import convert, read_json, replacing_text
+from ..files import changes, convert, read_json, replacing_text, write_json
 from ..finetuning import FinetuneOptions
 from ..finetuning.run_finetuning import finetune_all
 from ..flags import check
@@ -72,7 +71,7 @@ class Evaluation:
     def done(self) -> bool:
         """Whether its results are there, of this model and these settings."""
         record = self._read()
-        return "wall_seconds" in record and all(record.get(name) == value for name, value in self._wanted.items())
+        return "wall_seconds" in record and not changes(record, self._wanted)
 
     @property
     def record(self) -> Path:
@@ -90,15 +89,14 @@ class Evaluation:
     def begin(self) -> None:
         """Makes its folder anew if model or settings are others than before, and notes what is evaluated there."""
         record = self._read()
-        if any(record.get(name, value) != value for name, value in self._wanted.items()):
+        if record and changes(record, self._wanted):
             shutil.rmtree(self.folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.note()
 
     def note(self, **seconds: float) -> None:
         """Writes the record, with ``wall_seconds`` once it is done."""
-        with replacing_text(self.record) as stream:
-            json.dump({**self._wanted, **seconds}, stream, indent=1)
+        write_json(self.record, {**self._wanted, **seconds})
 
 
 def evaluate_together(

@@ -31,7 +31,7 @@ from typing import Any
 
 from ..corpus_counts import counts_beside
 from ..errors import TrueNegError
-from ..files import VERSION, replacing_text, without_nan, writing
+from ..files import VERSION, changes, replacing_text, without_nan, write_json, writing
 from ..flags import flag_of
 from ..registry import ALTERNATIVES, TERMS
 from .preflight import data_folders, items_of, name_of, value_of
@@ -214,35 +214,28 @@ def read_manifest(folder: Path) -> list[dict[str, Any]]:
 def add_start(folder: Path, facts: dict[str, Any]) -> list[str]:
     """Adds a start to a run's manifest, with ``changes``: what is not as at the last one, a line each; returns them."""
     starts = read_manifest(folder)
-    found = changes(starts[-1], facts) if starts else []
-    with replacing_text(folder / MANIFEST_NAME) as stream:
-        json.dump({"starts": [*starts, {**facts, "changes": found}]}, stream, indent=1)
+    found = describe_changes(starts[-1], facts) if starts else []
+    write_json(folder / MANIFEST_NAME, {"starts": [*starts, {**facts, "changes": found}]})
     return found
 
 
-def changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+def describe_changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """What is not the same at a later start, in lines: the inputs, the batches, the synonym table, each option."""
     since, lines = f"the start of {before['time']}", []
     # By name: data that have been moved are the same.
     old, new = (Counter((Path(path).name, found) for path, found in start["inputs"].items()) for start in (before, now))
     if others := sorted({name for name, _ in old - new}):
         lines.append(f"the data differ from {since} ({', '.join(others)})")
-    was, is_now = before["settings"], now["settings"]
-    changed = [name for name in was if name in is_now and was[name] != is_now[name]]
-    if sizes := ", ".join(f"{name} {was[name]} -> {is_now[name]}" for name in changed if name in _BATCHES):
+    changed = changes({**now["settings"], **before["settings"]}, now["settings"])
+    if sizes := ", ".join(f"{name} {was} -> {is_now}" for name, was, is_now in changed if name in _BATCHES):
         lines.append(f"the batch size changed ({sizes}): some samples of this epoch may be repeated or skipped")
-    was_idea, is_idea = before.get("ideas", {}), now.get("ideas", {})
-    lines += [
-        f"{name} has other code or data than at {since}"
-        for name in was_idea
-        if was_idea[name] != is_idea.get(name, was_idea[name])
-    ]
+    ideas = changes({**now["ideas"], **before.get("ideas", {})}, now["ideas"])
+    lines += [f"{idea.name} has other code or data than at {since}" for idea in ideas]
     if before["synonym_table"] != now["synonym_table"]:
         lines.append(f"the synonym table is another one than at {since}")
     lines += [
-        f"{flag_of(name)} changed from {was[name]} to {is_now[name]} since {since}: updates before and after have "
-        "different options"
-        for name in changed
+        f"{flag_of(name)} changed from {was} to {is_now} since {since}: updates before and after have different options"
+        for name, was, is_now in changed
         if name not in _NOT_COMPARED
     ]
     return lines

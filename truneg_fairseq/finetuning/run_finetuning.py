@@ -13,7 +13,7 @@ from .. import register
 from ..convert.architecture import architecture_flags, config_of
 from ..data.tokenizer import PretrainedVocabulary
 from ..errors import TrueNegError, refuse
-from ..files import require_different, require_writable
+from ..files import require_different, require_same, require_writable
 from ..flags import flag_of
 from ..launch.jobs import Job, devices_of, run_jobs
 from ..launch.training_run import MODEL_NAME, RESULTS_NAME, Diverged, TrainingRun, check_precision
@@ -212,14 +212,11 @@ def make_recipe(task: FinetuningTask, info: dict[str, Any], start: Checkpoint, o
 def _finished(path: Path, runs: Sequence[FinetuningRun]) -> dict[tuple[str, str, int], Result]:
     """The results of these runs that a file has."""
     known = {result.key: result for result in read_results([path])} if path.exists() else {}
-    for run in runs:
-        for name, value in run.settings.items() if run.key in known else ():
-            if (found := known[run.key].settings.get(name)) != value:
-                raise TrueNegError(
-                    f"{path}: has {run.name} with {name} {found}, expected {value}; give the same options, another "
-                    "name of the model, or another --output"
-                )
-    return {run.key: known[run.key] for run in runs if run.key in known}
+    done = [run for run in runs if run.key in known]
+    remedy = "give the same options, another name of the model, or another --output"
+    for run in done:
+        require_same(f"{path}: {run.name}", known[run.key].settings, run.settings, remedy)
+    return {run.key: known[run.key] for run in done}
 
 
 def predict(options: PredictOptions) -> dict[str, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data.tokenizer import PretrainedVocabulary
-from ..errors import TrueNegError
-from ..files import file_digest, is_new, new_folder, read_json, replacing_text
+from ..files import file_digest, is_new, new_folder, read_json, require_same, write_json
 from ..registry import TASKS
 from ..results.result import Metric
 from . import PredictOptions, PrepareOptions
@@ -104,18 +102,12 @@ class FinetuningTask(ABC):
         }
         if not is_new(output):
             made = read_info(output)
-            if other := [key for key, value in info.items() if made.get(key, value) != value]:
-                changed = ", another ".join(other)
-                raise TrueNegError(
-                    f"{output}: was made with another {changed}; remove it or choose another --output-dir"
-                )
+            require_same(str(output), {**info, **made}, info)
             return made, False
         with new_folder(output) as folder:
             vocabulary.save(folder)
             info["splits"] = self.write(folder, files, vocabulary, chosen)
-            with replacing_text(folder / _INFO_FILE) as stream:
-                json.dump(info, stream, indent=1, ensure_ascii=False)
-                stream.write("\n")
+            write_json(folder / _INFO_FILE, info)
         return info, True
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from transformers.trainer import TRAINER_STATE_NAME
 
-from ..files import VERSION, replacing_text
+from ..files import VERSION, changes, write_json
 from ..registry import ALTERNATIVES, TERMS
 
 logger = logging.getLogger(__name__)
@@ -30,8 +30,7 @@ _TRAINING = (
 def write_record(folder: Path, record: Mapping[str, Any]) -> None:
     """Writes the file of a folder, at once or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
-    with replacing_text(folder / _NAME) as stream:
-        stream.write(json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+    write_json(folder / _NAME, record)
 
 
 def read_record(folder: Path) -> dict[str, Any]:
@@ -93,11 +92,11 @@ def record_of(trainer: Any, model: Any) -> dict[str, Any]:
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """What differs between two records, as "name before -> now"."""
-    pairs = {"base_model": (before.get("base_model"), now["base_model"])}
+    found = changes(before, {"base_model": now["base_model"]})
     for part in ("data", "true_negatives", "ideas", "masks", "training"):
-        recorded = before.get(part, {})  # an option that is newer than the record is not compared
-        pairs |= {f"{part}.{name}": (recorded[name], value) for name, value in now[part].items() if name in recorded}
-    return [f"{name} {old} -> {new}" for name, (old, new) in pairs.items() if old != new]
+        recorded = {**now[part], **before.get(part, {})}  # an option that is newer than the record is not compared
+        found += [change._replace(name=f"{part}.{change.name}") for change in changes(recorded, now[part])]
+    return [f"{name} {old} -> {new}" for name, old, new in found]
 
 
 def _described(data: Any) -> Any:

@@ -28,7 +28,7 @@ import msgspec
 
 from ..errors import TrueNegError, one_line_errors
 from ..fairseq_runs.saving import LAST, read_lazily
-from ..files import replacing_file, replacing_text
+from ..files import replacing_file, write_json
 from ..registry import import_user_dir
 
 Call: TypeAlias = "partial[Any]"
@@ -220,8 +220,7 @@ def main(argv: Sequence[str]) -> None:
     state = read_lazily(folder / LAST)["extra_state"]
     used = {"wall_seconds": round(float(state["previous_training_time"]), 1)}
     memory = peak_memory_mb(cpu="--cpu" in flags)
-    with replacing_text(folder / FINISHED_NAME) as stream:
-        json.dump(used if memory is None else {**used, "peak_memory_mb": round(memory, 1)}, stream)
+    write_json(folder / FINISHED_NAME, used if memory is None else {**used, "peak_memory_mb": round(memory, 1)})
 
 
 def _train(flags: Sequence[str], precision: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import json
 import re
 import shlex
 import sys
@@ -17,7 +16,7 @@ from ..errors import TrueNegError, refuse
 from ..fairseq_runs.folder import is_held
 from ..fairseq_runs.saving import LAST, read_lazily
 from ..fairseq_runs.stopping import EXIT_DIVERGED, EXIT_STOPPED
-from ..files import hold_lock, read_json, replacing_file, replacing_text
+from ..files import hold_lock, read_json, replacing_file, require_same, write_json
 from . import process
 from .process import FINISHED_NAME, FP16_FLAGS, PACKAGES, failure, run_logged, size_of
 
@@ -109,7 +108,8 @@ class TrainingRun(abc.ABC):
                         f"{self.folder}: another process trains there; wait for its end, or end it and start again"
                     )
                 time.sleep(0.1)
-            write_settings(self.folder, self.settings)
+            check_settings(self.folder, self.settings)
+            write_json(self.folder / SETTINGS_NAME, self.settings)
             if self.weights is None:
                 (self.folder / FINISHED_NAME).unlink(missing_ok=True)
                 self._train(progress, device)
@@ -167,14 +167,6 @@ def check_words(words: Sequence[str], name: str) -> list[str]:
     return list(words)
 
 
-def write_settings(folder: Path, settings: Mapping[str, Any]) -> None:
-    """Writes a run's settings into its folder; what was begun there goes on only with the same ones."""
-    check_settings(folder, settings)
-    folder.mkdir(parents=True, exist_ok=True)
-    with replacing_text(folder / SETTINGS_NAME) as stream:
-        json.dump(settings, stream, indent=1)
-
-
 def check_settings(folder: Path, settings: Mapping[str, Any]) -> None:
     """Refuses other settings than those of the run in a folder, if it has saved anything."""
     path = folder / SETTINGS_NAME
@@ -183,12 +175,8 @@ def check_settings(folder: Path, settings: Mapping[str, Any]) -> None:
     if not path.exists() or not any(any(folder.glob(pattern)) for pattern in _MADE):
         return
     found = read_json(path, dict[str, Any], expected="a run's settings; remove the folder or choose another --output")
-    for name in {**settings, **found}:
-        if found.get(name) != settings.get(name):
-            raise TrueNegError(
-                f"{folder}: has a run with {name} {found.get(name)}, expected {settings.get(name)}; give the same "
-                "options to continue it, another name, or another --output"
-            )
+    remedy = "give the same options to continue it, another name, or another --output"
+    require_same(str(folder), found, dict.fromkeys(found) | dict(settings), remedy)
 
 
 def check_precision(precision: str, *, cpu: bool) -> None:

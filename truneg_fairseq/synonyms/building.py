@@ -22,7 +22,7 @@ from filelock import FileLock
 from numpy.typing import NDArray
 
 from ..errors import TrueNegError, reason
-from ..files import VERSION, file_digest
+from ..files import VERSION, file_digest, require_same
 from ..flags import option
 from ..vocabulary import Vocabulary, fingerprint, without_accents
 from ..workers import Progress
@@ -294,10 +294,7 @@ def _load(
 ) -> SynonymTable:
     table = SynonymTable.load(path)
     table.check_dictionary(vocabulary.fingerprint, path, "the task's dictionary")
-    for what, found, flag, wanted in (
-        ("its tokens are read as", table.tokenization, "--tokenization", vocabulary.tokenization),
-        ("its synonyms are from", table.source, "--synonym-source", source or table.source),
-    ):
-        if found != wanted:
-            raise TrueNegError(f"{path}: {what} {found}, but {flag} is {wanted}; expected the same; {remedy}")
+    made_with = {"--tokenization": table.tokenization, "--synonym-source": table.source}
+    wanted = {"--tokenization": vocabulary.tokenization, "--synonym-source": source or table.source}
+    require_same(str(path), made_with, wanted, remedy)
     return table

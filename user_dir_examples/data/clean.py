@@ -40,14 +40,7 @@ from datatrove.utils.text import ngrams, simplify_text
 
 from truneg_fairseq.data.text import read_lines, read_table
 from truneg_fairseq.errors import TrueNegError, one_line_errors
-from truneg_fairseq.files import (
-    RECORD_NAME,
-    check_same,
-    is_new,
-    read_record,
-    replacing_file,
-    write_record,
-)
+from truneg_fairseq.files import RECORD_NAME, is_new, read_record, replacing_file, require_same, write_json
 from truneg_fairseq.launch.process import exit_on_signals
 from truneg_fairseq.workers import available_cores
 
@@ -111,10 +104,10 @@ def main() -> None:
     settings = {name: getattr(options, name) for name in ("evaluations", "ngram", "language")}
     settings["text"] = {"train": [[str(file), file.stat().st_size] for file in reader.files]}
     if (parts / RECORD_NAME).exists():
-        check_same(parts, read_record(parts)["settings"], settings)
+        require_same(str(parts), read_record(parts)["settings"], settings)
     else:
         parts.mkdir(parents=True, exist_ok=True)
-        write_record(parts, {"settings": settings})
+        write_json(parts / RECORD_NAME, {"settings": settings})
 
     def run(name: str, *steps: PipelineStep, tasks: int = len(reader.files)) -> list[dict[str, Any]]:
         logs = parts / "logs" / name
