@@ -140,7 +140,7 @@ def test_runs_with_other_sources_share_a_folder(vocabulary, own, tmp_path, wordn
     assert provide_table(vocabulary, tmp_path, source="wordnet").source == "wordnet"
     assert provide_table(vocabulary, tmp_path).source == "tsv"
     own.save(tmp_path / "synonyms.wordnet.npz")
-    with pytest.raises(TrueNegError, match=r"synonyms\.wordnet\.npz: was made with --synonym-source tsv .*; remove it, and it"):
+    with pytest.raises(TrueNegError, match=r"synonyms\.wordnet\.npz: was made with --synonym-source tsv .*; remove it"):
         provide_table(vocabulary, tmp_path, source="wordnet")
     given = tmp_path / "synonyms.tsv.npz"
     assert pairs(provide_table(vocabulary, tmp_path / "data", given, "tsv")) == [(1, 3)]

@@ -229,8 +229,11 @@ def describe_changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     changed = changes({**now["settings"], **before["settings"]}, now["settings"])
     if sizes := ", ".join(f"{name} {was} -> {is_now}" for name, was, is_now in changed if name in _BATCHES):
         lines.append(f"the batch size changed ({sizes}): some samples of this epoch may be repeated or skipped")
-    ideas = changes({**now["ideas"], **before.get("ideas", {})}, now["ideas"])
-    lines += [f"{idea.name} has other code or data than at {since}" for idea in ideas]
+    is_idea = now.get("ideas", {})
+    lines += [
+        f"{idea.name} has other code or data than at {since}"
+        for idea in changes({**is_idea, **before.get("ideas", {})}, is_idea)
+    ]
     if before["synonym_table"] != now["synonym_table"]:
         lines.append(f"the synonym table is another one than at {since}")
     lines += [

@@ -13,7 +13,7 @@ from ..fairseq_runs.folder import (
     METRICS_NAME,
     TRAINING,
     Series,
-    changes,
+    describe_changes,
     is_held,
     read_manifest,
     read_metrics,
@@ -124,7 +124,7 @@ def _find(argument: str) -> Run:
     run = Run(name or path.resolve().name, path, read_series(path))
     starts = read_manifest(path)
     for before, now in itertools.pairwise(starts):
-        if found := changes(before, now):
+        if found := describe_changes(before, now):
             run.warnings.append(f"{run.name} was continued at {now['time']} with other options: {'; '.join(found)}.")
     if starts:
         last = {name: value for name, value in starts[-1].items() if name not in _NOT_SHOWN and value is not None}
