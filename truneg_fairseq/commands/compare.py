@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import TrueNegError
+from ..errors import refuse
 from ..files import replacing_text, require_different, split_name
 from ..flags import option
 from .parser import JsonOutput, print_unless_json, write_json_lines
@@ -41,30 +41,31 @@ def compare(options: CompareOptions) -> None:
     from ..results.tables import as_text
     from ..results.training_facts import find_runs
 
-    if options.picture is not None and options.picture.suffix.lower() != ".svg":
-        raise TrueNegError(f"--picture {options.picture}: expected a file name that ends with .svg")
+    picture, html = options.picture, options.html
+    not_svg = picture is not None and picture.suffix.lower() != ".svg"
+    refuse((not_svg, f"--picture {picture}: expected a file name that ends with .svg"))
     folders = [each for each in options.results if split_name(each)[1].is_dir()]
     files = [each for each in options.results if each not in folders]
-    outputs = {"json": None if str(options.json) == "-" else options.json, "picture": options.picture}
-    require_different(RESULTS=[split_name(each)[1] for each in files], html=options.html, **outputs)
+    json = None if str(options.json) == "-" else options.json
+    require_different(RESULTS=[split_name(each)[1] for each in files], html=html, json=json, picture=picture)
     runs = find_runs(folders)
     found = read_results(files)
     results = select(found or [each for run in runs for each in run.results], options.tasks, options.models)
-    if not results and (options.html is None or not runs):
-        raise TrueNegError(f"{options.results[0]}: has no results to compare; expected a line for each run")
+    nothing = not results and (html is None or not runs)
+    refuse((nothing, f"{options.results[0]}: has no results to compare; expected a line for each run"))
     say, comparison = print_unless_json(options), None
     if results:
         comparison = Comparison(results, options.baseline, corrected=options.bonferroni)
         say("\n".join(as_text(comparison, options.format)))
         write_json_lines(options, list(comparison.records()))
-        if options.picture is not None:
-            if not (charts := difference_charts(comparison)):
-                expected = "a task of the tables and a seed in common with the baseline"
-                raise TrueNegError(f"--picture: no model has {expected} {comparison.baseline}")
-            with replacing_text(options.picture) as stream:
+        if picture is not None:
+            charts = difference_charts(comparison)
+            common = f"a task of the tables and a seed in common with the baseline {comparison.baseline}"
+            refuse((not charts, f"--picture: no model has {common}"))
+            with replacing_text(picture) as stream:
                 stream.write(stacked("", charts).file())
-    if options.html is not None:
-        report_page(comparison, runs).write(options.html)
-        say(f"wrote {options.html}; next: open it in a browser")
+    if html is not None:
+        report_page(comparison, runs).write(html)
+        say(f"wrote {html}; next: open it in a browser")
     elif options.format == "terminal":  # the others are for a document
         say(f"next: truneg compare {' '.join(options.results)} --html page.html")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ..corpus_counts import FIT, CountsShare
 from ..data.text import lines_of, read_lines
-from ..errors import TrueNegError, refuse
+from ..errors import refuse
 from ..evaluation.models import CountsOptions, OpeningOptions, is_hugging_face
 from ..files import require_writable
 from ..flags import option
@@ -71,8 +71,9 @@ def evaluate(options: EvaluateOptions) -> None:
 
     settings = {name: getattr(options, name) for name in ("synonym_table", "mask_seed", "batch_size", "limit")}
     tasks = yardstick.parse_tasks(options.task, fits=options.counts_share == FIT, **settings)
-    if options.counts_share == FIT and not (options.corpus_counts and any(task.name == "held-out" for task in tasks)):
-        raise TrueNegError("--counts-share fit: expected --corpus-counts, and --task held-out=... to fit it to")
+    lacking = options.corpus_counts is None or all(task.name != "held-out" for task in tasks)
+    expected = "expected --corpus-counts, and --task held-out=... to fit it to"
+    refuse((options.counts_share == FIT and lacking, f"--counts-share fit: {expected}"))
     found, measure = [], partial(yardstick.evaluate, counts_share=options.counts_share, with_controls=True)
     for each in measure(models, tasks, options, say=partial(print, flush=True)):
         found.append(each)
@@ -156,7 +157,7 @@ def explain(options: ExplainOptions) -> None:
 
 
 @dataclass(kw_only=True)
-class ScoreOptions(JsonOutput):
+class ScoreOptions:
     data: Path = option(help="questions in SQuAD's format", metavar="FILE.json", positional=True)
     answers: Path = option(help="answer texts by question id", metavar="ANSWERS.json", positional=True)
     na_prob_file: Path | None = option(None, "SQuAD 2.0: the probability of no answer by question id", metavar="JSON")
@@ -175,5 +176,4 @@ def score(options: ScoreOptions) -> None:
     report, unanswered = score_files(options.data, options.answers, na_prob_file=options.na_prob_file)
     if unanswered:
         print(unanswered, file=sys.stderr)
-    print_unless_json(options)(json.dumps(report, indent=2 if "exact" in report else None))
-    write_json_lines(options, [report])
+    print(json.dumps(report, indent=2 if "exact" in report else None))

@@ -14,7 +14,7 @@ import logging
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from .. import __version__
 from ..errors import describe
@@ -23,6 +23,7 @@ from . import compare, data, evaluate, synonyms
 from . import train as training
 from .parser import Command, add_command, check_outputs, drop_stdout
 
+TRACEBACK = "--traceback"
 COMMANDS: dict[str, Command] = {
     "wordnet": training.wordnet,
     "doctor": data.doctor,
@@ -49,32 +50,34 @@ def build_parser() -> argparse.ArgumentParser:
         description="Train masked language models on true negatives, see their mistakes, and measure whether it helps.",
     )
     parser.add_argument("--version", action="version", version=f"truneg_fairseq {__version__}")
+    parser.add_argument(TRACEBACK, action="store_true", help="show where in the code an error arose; of any command")
     add_command(parser, COMMANDS)
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Entry point of ``truneg``; exits with 1 and one line on a user's error, with 2 on a wrong command line."""
-    words = sys.argv[1:] if argv is None else argv
+    words = sys.argv[1:] if argv is None else [*argv]
     if words[:1] == ["train"]:
         return training.start(words[1:])
     parser = build_parser()
     if words in ([], ["help"]):
         return parser.print_help()
-    args = parser.parse_args(words)
-    _run(args.run, args)
+    _run(parser, words)
 
 
 def run_as_script(command: Command, argv: Sequence[str] | None = None) -> None:
     """Runs one command as a stand-alone script (data-bin-scripts/ and user_dir_examples/)."""
     parser = argparse.ArgumentParser(description=inspect.getdoc(command))
     add_command(parser, command)
-    args = parser.parse_args(argv)
-    _run(args.run, args)
+    _run(parser, sys.argv[1:] if argv is None else [*argv])
 
 
-def _run(run: Callable[[argparse.Namespace], None], args: argparse.Namespace) -> None:
-    """Every command ends here, and nothing but ``--traceback`` shows where in the code an error arose."""
+def _run(parser: argparse.ArgumentParser, words: list[str]) -> None:
+    """Every command ends here, and nothing but ``--traceback``, anywhere among the words, shows where in the code an
+    error arose.
+    """
+    args = parser.parse_args([word for word in words if word != TRACEBACK])
     # Before fairseq is imported: its import would make the root logger print other packages' INFO and DEBUG lines.
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
     logging.getLogger("truneg_fairseq").setLevel(logging.INFO)
@@ -87,7 +90,7 @@ def _run(run: Callable[[argparse.Namespace], None], args: argparse.Namespace) ->
     try:
         check_outputs(args)
         with exit_on_signals():
-            run(args)
+            args.run(args)
         sys.stdout.flush()
     except KeyboardInterrupt:
         gc.freeze()  # or Python's end would search all of torch and fairseq for garbage: a second and more
@@ -96,6 +99,6 @@ def _run(run: Callable[[argparse.Namespace], None], args: argparse.Namespace) ->
         drop_stdout()
         sys.exit(141)
     except Exception as error:
-        if getattr(args, "traceback", False):
+        if TRACEBACK in words:
             traceback.print_exc()
         sys.exit(f"truneg_fairseq: error: {describe(error)}")

@@ -25,9 +25,6 @@ A function's docstring is its help. A folder of commands may stand under "" in i
 
 def add_command(parser: argparse.ArgumentParser, command: Command) -> None:
     """Adds the arguments of a command, or its subcommands; the parsed ``run`` is called with the parsed arguments."""
-    parser.add_argument(  # before or behind the name of a command
-        "--traceback", action="store_true", default=argparse.SUPPRESS, help="show where in the code an error arose"
-    )
     if isinstance(command, Mapping):
         subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
         for name, each in command.items():

@@ -25,12 +25,10 @@ _DATA = (
     "folder of binarized data, its dict.txt (for translation: dict.LANGUAGE.txt), or Hugging Face's masked LM: a "
     "folder or hub:NAME"
 )
-_EXAMPLES, _SEED = 10, 1
-
-
 _TOKENIZATION = (
     "how the dictionary marks whole words: auto (detected), wordpiece, sentencepiece, gpt2, subword-nmt or words"
 )
+_EXAMPLES, _SEED = 10, 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +46,6 @@ class ShowOptions:
     what: list[str] = option(help="a word, or two tables of one dictionary to compare", positional=True)
     tsv: Path | None = option(None, "a list to show too: lines 'word<TAB>synonym,synonym'")
     data: Path | None = option(None, _DATA, metavar="DATA-BIN")
-    tokenization: str = option("auto", _TOKENIZATION)
 
 
 def build(options: BuildOptions) -> None:
@@ -79,7 +76,7 @@ def show(options: ShowOptions) -> None:
     With --data the column "token" marks the names that a model with that dictionary can predict, and some of the pairs
     that the tables share and do not share are spelled out.
     """
-    vocabulary = None if options.data is None else _vocabulary(options.data, options.tokenization)
+    vocabulary = None if options.data is None else _vocabulary(options.data)
     match options.what:
         case [left, right] if left.endswith(".npz") and right.endswith(".npz"):
             _compare(Path(left), Path(right), vocabulary)
@@ -140,7 +137,7 @@ def _compare(left: Path, right: Path, vocabulary: Vocabulary | None) -> None:
                 print(f"  {vocabulary.words[gold]} -> {vocabulary.words[synonym]}")
 
 
-def _vocabulary(data: Path, tokenization: str) -> Vocabulary:
+def _vocabulary(data: Path, tokenization: str = "auto") -> Vocabulary:
     from ..data.tokenizer import vocabulary_of
     from ..vocabulary import read_symbols
 

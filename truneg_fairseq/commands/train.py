@@ -78,8 +78,7 @@ def _show_options(criterion: str) -> None:
 
         register()
         ours = [name for name, kind in REGISTRY.items() if kind.__module__.startswith(__name__.partition(".")[0])]
-        if criterion not in ours:
-            raise TrueNegError(f"--criterion {criterion}: expected one of {', '.join(ours)}")
+        refuse((criterion not in ours, f"--criterion {criterion}: expected one of {', '.join(ours)}"))
     parser = argparse.ArgumentParser(
         usage="truneg train DATA-BIN --task TASK --arch ARCH --criterion CRITERION ...",
         description="fairseq-train with this package; 'fairseq-train --help' lists fairseq's own options. "
@@ -152,7 +151,7 @@ def experiment(options: ExperimentOptions) -> None:
     require("fairseq", "omegaconf", extra="fairseq")
     require("jinja2", "altair", extra="report")
     if options.init is not None:
-        return _init(options)
+        return _init(options.init, options)
     if options.file is None:
         raise TrueNegError("experiment: found no FILE.yaml; --init FILE.yaml writes one for --data and --model")
     from ..experiments.run_experiment import PAGE_NAME, TABLES_NAME, Runner
@@ -177,23 +176,26 @@ def experiment(options: ExperimentOptions) -> None:
     print(f"next: open {options.output / PAGE_NAME} in a browser; the same command with --set seeds=N adds seeds")
 
 
-def _init(options: ExperimentOptions) -> None:
+def _init(file: Path, options: ExperimentOptions) -> None:
     """Writes a file, after the counts beside the data and, for a Hugging Face model, a checkpoint beside it."""
-    file, data = options.init, options.data
-    if file is None or data is None or options.model is None or options.file is not None:
-        raise TrueNegError("--init: expected --data and --model, and no other FILE.yaml")
-    if file.exists():
-        raise TrueNegError(f"--init {file}: is there already; remove it, or name another file")
     from ..convert.from_hf import HUB
     from ..corpus_counts import CountOptions, count_corpus, counts_beside
     from ..evaluation.models import is_hugging_face
     from .data import ConvertOptions, convert
 
-    model = Path(options.model)
-    if not (is_hugging_face(model) or model.exists()):
-        raise TrueNegError(f"--model {model}: no such file or folder; {HUB}{model} would download a model")
+    data = options.data
+    if data is None or options.model is None or options.file is not None:
+        raise TrueNegError("--init: expected --data and --model, and no other FILE.yaml")
+    model, is_theirs = Path(options.model), is_hugging_face(Path(options.model))
+    refuse(
+        (file.exists(), f"--init {file}: is there already; remove it, or name another file"),
+        (
+            not (is_theirs or model.exists()),
+            f"--model {model}: no such file or folder; {HUB}{model} would download a model",
+        ),
+    )
     read_symbols(data / "dict.txt")  # before anything is made
-    if is_hugging_face(model):
+    if is_theirs:
         convert(ConvertOptions(source=options.model, output=file.with_suffix(".pt"), data=data))
         model = file.with_suffix(".pt")
     if not counts_beside(data).exists():
