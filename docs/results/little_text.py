@@ -101,7 +101,7 @@ def quantity(results: Sequence[Result], task: str, metric: str) -> Quantity | No
 
 def difference(found: Summary | None) -> str:
     if found is None or found.differences is None or found.difference is None:
-        return "not yet measured"
+        return "not measured"
     if found.paired_seeds >= ENOUGH_SEEDS:
         assert found.interval is not None
         low, high, mark = found.interval.low, found.interval.high, ""
@@ -136,7 +136,7 @@ def tables(results: Sequence[Result], length: Length) -> list[str]:
         arm for arm in arms if any(each.model == arm and each.task == VALID.format(epochs[-1]) for each in results)
     ]
     untrained = [arm for arm in arms if arm not in trained]
-    for rival, title in COMPARED:
+    for number, (rival, title) in enumerate(COMPARED):
         if rival not in trained or rival not in length.rivals:
             continue
         others = [arm for arm in trained if arm != rival]
@@ -146,7 +146,10 @@ def tables(results: Sequence[Result], length: Length) -> list[str]:
         lines += ["", f"Differences to `{rival}` ({title}):", ""]
         lines.append("| | seeds | " + " | ".join(name for name, *_ in columns) + " |")
         lines.append("|---|---:|" + "---:|" * len(columns))
+        earlier = {name for name, _ in COMPARED[:number]}  # their tables have these rows with the other sign
         for arm in others:
+            if arm in earlier:
+                continue
             quantities = [quantity(results, task, metric) for _, task, metric in columns]
             found = [comparison.summary(arm, each) if each else None for each in quantities]
             paired = max((each.paired_seeds for each in found if each), default=0)
