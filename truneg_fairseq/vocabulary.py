@@ -23,10 +23,6 @@ from numpy.typing import NDArray
 from .errors import TrueNegError, reason
 from .files import read_json
 
-WORDPIECE_CONTINUATION = "##"
-SENTENCEPIECE_SPACE = "\u2581"
-GPT2_SPACE = "\u0120"
-SUBWORD_NMT, SUBWORD_NMT_CONTINUATION = "subword-nmt", "@@"  # and fastBPE's
 UNKNOWN_SYMBOL, MASK_SYMBOL = "<unk>", "<mask>"
 FIRST_SYMBOLS = ("<s>", "<pad>", "</s>", UNKNOWN_SYMBOL)
 """The special symbols that every fairseq dictionary begins with; <mask> comes last."""
@@ -60,16 +56,17 @@ class Marks(NamedTuple):
 
 
 TOKENIZATIONS = {
-    "wordpiece": Marks(continues=WORDPIECE_CONTINUATION),
-    "sentencepiece": Marks(begins=SENTENCEPIECE_SPACE),
-    "gpt2": Marks(begins=GPT2_SPACE),
-    SUBWORD_NMT: Marks(unfinished=SUBWORD_NMT_CONTINUATION),
+    "wordpiece": Marks(continues="##"),
+    "sentencepiece": Marks(begins="\u2581"),
+    "gpt2": Marks(begins="\u0120"),
+    "subword-nmt": Marks(unfinished="@@"),  # and fastBPE
     "words": Marks(),
 }
 """The tokenizations whose whole words are understood."""
 
 # A marker that shows on fewer of the symbols than this does not tell a tokenizer's from a coincidence of the text.
 _DETECTION_SHARE = 0.02
+_BEGINNINGS = " " + "".join(marks.begins for marks in TOKENIZATIONS.values())
 _OTHER_BPE = "BPE with </w>, as of GPT-1 and XLM"
 _NUMERIC_SHARE = 0.9
 _CASED_SHARE = 0.05
@@ -120,19 +117,20 @@ class Vocabulary:
         symbol = self.tokens[token]
         if self.words[token] or self.tokenization != "gpt2":
             return self.words[token] or symbol
-        marker = GPT2_SPACE if symbol.startswith(GPT2_SPACE) else ""
-        piece = gpt2_text([symbol.removeprefix(marker)])
-        return symbol if _BROKEN in piece else marker + piece
+        mark = TOKENIZATIONS["gpt2"].begins
+        piece = gpt2_text([symbol.removeprefix(mark)])
+        return symbol if _BROKEN in piece else (mark if symbol.startswith(mark) else "") + piece
 
     def text_of(self, tokens: Iterable[int]) -> str:
         """Readable text of a run of tokens."""
         parts = [self.tokens[token] for token in tokens]
+        begins, continues, unfinished = TOKENIZATIONS[self.tokenization]
         if self.tokenization == "gpt2":
             return gpt2_text(parts).strip()
-        if self.tokenization == "sentencepiece":
-            return "".join(parts).replace(SENTENCEPIECE_SPACE, " ").strip()
-        joined = {"wordpiece": f" {WORDPIECE_CONTINUATION}", SUBWORD_NMT: f"{SUBWORD_NMT_CONTINUATION} "}
-        return " ".join(parts).replace(joined.get(self.tokenization, "\n"), "")
+        if begins:
+            return "".join(parts).replace(begins, " ").strip()
+        text = " ".join(parts)
+        return text.replace(f"{unfinished} {continues}", "") if unfinished or continues else text
 
     @classmethod
     def from_symbols(
@@ -156,7 +154,7 @@ class Vocabulary:
         continues = np.zeros(len(tokens), dtype=np.bool_)
         for index, (symbol, token) in enumerate(zip(symbols, tokens, strict=True)):
             if symbol in added and symbol not in special:
-                words[index] = token.strip(f" {SENTENCEPIECE_SPACE}{GPT2_SPACE}") or None
+                words[index] = token.strip(_BEGINNINGS) or None
             elif symbol not in special:
                 word, continues[index] = _spell(token, tokenization)
                 words[index] = word or None
@@ -255,11 +253,12 @@ def tokenization_of(tokenizer: str) -> str:
     """How a tokenizer.json, given as its text, marks whole words; "auto" if its parts do not tell."""
     content = json.loads(tokenizer)
     if content["model"].get("type") == "WordPiece":
-        return "wordpiece" if content["model"].get("continuing_subword_prefix") == WORDPIECE_CONTINUATION else "auto"
+        usual = content["model"].get("continuing_subword_prefix") == TOKENIZATIONS["wordpiece"].continues
+        return "wordpiece" if usual else "auto"
     parts = json.dumps([content.get("pre_tokenizer"), content.get("decoder")], ensure_ascii=False)
     if '"type": "ByteLevel"' in parts:
         return "gpt2"
-    return "sentencepiece" if f'"replacement": "{SENTENCEPIECE_SPACE}"' in parts else "auto"
+    return "sentencepiece" if f'"replacement": "{TOKENIZATIONS["sentencepiece"].begins}"' in parts else "auto"
 
 
 def _share(symbols: Sequence[str], predicate: Callable[[str], bool]) -> float:

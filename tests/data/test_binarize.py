@@ -22,7 +22,7 @@ from truneg_fairseq import files
 from truneg_fairseq.data import binarize as binarize_module
 from truneg_fairseq.data import text
 from truneg_fairseq.data.binarize import CHUNK_BYTES, Binarized, BinarizeOptions, ChunkEncoder, id_dtype
-from truneg_fairseq.data.indexed import require_whole_split, write_index
+from truneg_fairseq.data.indexed import read_tokens, require_whole_split, write_index
 from truneg_fairseq.data.text import plan_chunks, read_span
 from truneg_fairseq.data.tokenizer import BERT_SPECIALS, TextTokenizer, load_tokenizer, wordpiece_tokenizer
 from truneg_fairseq.errors import TrueNegError
@@ -97,16 +97,17 @@ def test_the_files_are_those_of_fairseq_preprocess(tokenizer, tmp_path):
     write(tmp_path / "train.txt", LINES * 3)
     write(tmp_path / "valid.txt", LINES)
     counts = whole(tmp_path, tmp_path / "data", tokenizer, chunk_bytes=37).splits["valid"]
-    symbols = [symbol for line in tokenizer.encode_batch(LINES) for symbol in (*line, "</s>")]
+    encoded = [tokenizer.encode(line) for line in LINES]
+    symbols = [symbol for line in encoded for symbol in (*line, "</s>")]
     unknown = symbols.count("<unk>")
     assert counts == {"lines": len(LINES), "tokens": len(symbols), "unknown": unknown, "replaced": 0}
     expected = files_of(stock(tmp_path, tokenizer, train=LINES * 3, valid=LINES))
     for name in ("train.bin", "train.idx", "valid.bin", "valid.idx", "dict.txt"):
         assert files_of(tmp_path / "data")[name] == expected[name], name
-    assert load_tokenizer(tmp_path / "data").encode_batch(LINES) == tokenizer.encode_batch(LINES)
+    assert [load_tokenizer(tmp_path / "data").encode(line) for line in LINES] == encoded
     dictionary = Dictionary.load(str(tmp_path / "data" / "dict.txt"))
     dataset = data_utils.load_indexed_dataset(str(tmp_path / "data" / "valid"), dictionary)
-    assert [dictionary.string(dataset[index]).split() for index in range(len(LINES))] == tokenizer.encode_batch(LINES)
+    assert [dictionary.string(dataset[index]).split() for index in range(len(LINES))] == encoded
     assert dataset[1].tolist() == [dictionary.eos()]
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith("data")) == ["data"]
 
@@ -184,11 +185,9 @@ def test_numbers_have_the_type_that_fairseq_chooses(tmp_path):
     assert np.fromfile(tmp_path / "data" / "train.bin", dtype=np.uint32).tolist() == [70_003, 7, 2]
 
 
-@pytest.mark.parametrize("characters", [binarize_module._BATCH_CHARACTERS, 4])
 @each_tokenizer
-def test_unk_in_the_text_is_the_unknown_token(tokenizer, characters, tmp_path, monkeypatch):
+def test_unk_in_the_text_is_the_unknown_token(tokenizer, tmp_path):
     """As in WikiText's .tokens files."""
-    monkeypatch.setattr(binarize_module, "_BATCH_CHARACTERS", characters)
     write(tmp_path / "train.txt", ["the <unk> cat", "<unk><unk>", "the cat"])
     made = binarize({"train": [tmp_path / "train.txt"]}, tokenizer, tmp_path / "data").splits["train"]
     the, cat = tokenizer.encode("the"), tokenizer.encode(" cat")
@@ -220,10 +219,12 @@ def test_damaged_data_are_found_before_a_training(done, tmp_path):
     index.write_bytes(whole_index)
     os.truncate(data, 10)
     fails(r"train1\.bin: has 10 bytes, its index expects", require_whole_split, split)
+    index.write_bytes(b"TNTIDX\0\0")  # of fairseq's format that is read into memory, on which fairseq can train
+    require_whole_split(split)
+    fails(r"train1\.idx: is of another format .* than --dataset-impl mmap; .*again", lambda: [*read_tokens(split)])
+    index.write_bytes(whole_index)
     data.unlink()
     fails(r"train1\.bin: no such file", require_whole_split, split)
-    index.write_bytes(b"TNTIDX\0\0")  # of fairseq's format that is read into memory
-    require_whole_split(split)
 
 
 def test_text_that_changes_meanwhile(done, tmp_path, monkeypatch):
@@ -317,14 +318,17 @@ def test_the_same_command_twice_at_once(name, done, tmp_path, monkeypatch):
     assert not whole(done, tmp_path / "data").made
 
 
-def test_folders_of_text_by_two_workers(done, tmp_path):
-    write(tmp_path / "train" / "deep" / "0.txt", LINES * 5)
+def test_folders_of_text_and_links_to_them_by_two_workers(done, tmp_path):
+    write(tmp_path / "elsewhere" / "0.txt", LINES * 5)
     write(tmp_path / "train" / "notes.md", ["not this"])
     write(tmp_path / "train" / "._part.txt", ["nor what macOS leaves"])
     write(tmp_path / "train" / "part.txt", LINES * 15)
+    (tmp_path / "train" / "deep").symlink_to(tmp_path / "elsewhere")
     given = {"train": [tmp_path / "train"], "valid": [done / "valid.txt"]}
     binarize(given, WORDPIECE, tmp_path / "data", chunk_bytes=333, workers=2)
     assert files_of(tmp_path / "data") == files_of(done / "data")
+    (tmp_path / "train" / "again").symlink_to(tmp_path / "train")
+    fails(r"--train: names .*\.txt twice", binarize, given, WORDPIECE, tmp_path / "twice")
 
 
 def test_unfit_inputs(done, tmp_path, monkeypatch):

@@ -28,8 +28,10 @@ from truneg_fairseq.data.tokenizer import (
     wordpiece_tokenizer,
 )
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.vocabulary import SPECIAL_SYMBOLS
+from truneg_fairseq.vocabulary import SPECIAL_SYMBOLS, gpt2_text
 
+GPT2 = gpt2()
+GPT2_TOKENS = list(json.loads(GPT2.contents()["encoder.json"]))
 MAKERS = {"wordpiece": wordpiece, "sentencepiece": sentencepiece, "gpt2": gpt2}
 
 
@@ -45,11 +47,9 @@ def test_symbols_are_those_of_the_dictionary():
         *("the", "cat", "##s", ",", "un", "##happi", "##ness", "!", "cafe", "<unk>", "日", "[", "mask", "]")
     ]
     assert wordpiece().symbols() == tuple(WORDS[5:])
-    byte = gpt2()
-    token = {number: name for name, number in json.loads(byte.contents()["encoder.json"]).items()}
-    assert [token[int(symbol)] for symbol in byte.encode("the cat ü")] == ["the", "Ġcat", "Ġ", "Ã¼"]
-    assert byte.symbols() == tuple(map(str, range(265)))
-    assert byte.encode("<|endoftext|>") != ["264"]
+    assert [GPT2_TOKENS[int(symbol)] for symbol in GPT2.encode("the cat ü")] == ["the", "Ġcat", "Ġ", "Ã¼"]
+    assert GPT2.symbols() == tuple(map(str, range(265)))
+    assert GPT2.encode("<|endoftext|>") != ["264"]
     pieces = sentencepiece()
     assert "<unk>" in pieces.encode("the 犬")
     assert "".join(pieces.encode("the cat")) == "▁the▁cat"
@@ -58,14 +58,12 @@ def test_symbols_are_those_of_the_dictionary():
 
 def test_one_interface(tokenizer):
     texts = ["the cat", "", "  ", "the 狗 cat!"]
-    batch = tokenizer.encode_batch(texts)
-    assert batch == [tokenizer.encode(text) for text in texts]
+    batch = [tokenizer.encode(text) for text in texts]
     symbols = tokenizer.symbols()
     assert len(set(symbols)) == len(symbols)
     assert not set(symbols) & SPECIAL_SYMBOLS
     assert {symbol for line in batch for symbol in line} <= {*symbols, "<unk>"}
     assert batch[1] == []
-    assert tokenizer.decode(tokenizer.encode("the cat")) == "the cat"
 
 
 ANY_TEXT = st.text(
@@ -85,8 +83,6 @@ def test_any_fast_tokenizer(kind, tmp_path):
     assert [symbol for symbol, *_ in encoded] == fast.encode(text)
     assert all(symbol.split() == [symbol] for symbol in symbols)
     assert not set(fast.encode(text)) & (SPECIAL_SYMBOLS - {"<unk>"})
-    decoded = fast.decode(["<s>", *fast.encode("the cat sat")])
-    assert decoded.replace(" ", "") == "<s>thecatsat"
     fast.save(tmp_path / "data")
     again = load_tokenizer(tmp_path / "data")
     assert (again.contents(), again.symbol_of) == (fast.contents(), fast.symbol_of)
@@ -134,19 +130,10 @@ def test_places_are_in_the_text_and_tell_the_symbols(tokenizer, text):
         surface = text[start:end]
         assert surface == surface.strip()
         if tokenizer.tokenization == "gpt2" and surface and surface.isascii():
-            assert tokenizer.decode([symbol]).strip() == surface
+            assert gpt2_text([GPT2_TOKENS[int(symbol)]]).strip() == surface
         if tokenizer.tokenization == "wordpiece" and surface.isascii() and symbol != "<unk>":
             assert symbol.removeprefix("##") == "".join(c for c in surface.lower() if c.isprintable())
     assert not set(tokenizer.encode(text)) & (SPECIAL_SYMBOLS - {"<unk>"})
-
-
-@settings(max_examples=40, deadline=None)
-@given(text=ANY_TEXT)
-def test_gpt2_keeps_every_character(text):
-    assert GPT2.decode(["<s>", *GPT2.encode(text), "<mask>"]) == f"<s>{text}<mask>"
-
-
-GPT2 = gpt2()
 
 
 def test_the_flag_takes_every_kind_of_file(tmp_path):

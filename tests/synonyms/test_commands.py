@@ -59,6 +59,11 @@ def test_build_writes_over_none_of_its_inputs_and_says_that_it_replaces_a_table(
             main([*map(str, words)])
         assert path.read_bytes() == before
 
+    (loop := tsv.with_name("loop")).symlink_to(loop)
+    with pytest.raises(
+        SystemExit, match=rf"error: Symlink loop from '{loop}'; expected a file|{loop}: Too many levels"
+    ):
+        main(["synonyms", "build", "--data", str(data), "--source", "tsv", "--tsv", str(loop)])
     words = ("build", "--data", data, "--source", "tsv", "--tsv", tsv)
     assert "in place of" not in run(capsys, *words) + run(capsys, *words)
     tsv.write_text("big\tlarge\n", encoding="utf-8")

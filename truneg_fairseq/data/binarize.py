@@ -25,13 +25,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import files
-from ..errors import TrueNegError
+from ..errors import TrueNegError, refuse
 from ..flags import check, option
 from ..vocabulary import EOS, UNKNOWN, UNKNOWN_SYMBOL, read_symbols
 from ..workers import Advance, Progress, available_cores, run_tasks
 from .indexed import IDS_NAME, SIZES_NAME, write_dataset
-from .text import Span, plan_chunks, read_span, require_plain
-from .tokenizer import TextTokenizer, TokenizerOptions, load_tokenizer
+from .text import Span, plan_chunks, read_span, require_plain, text_files
+from .tokenizer import PretrainedVocabulary, TextTokenizer, TokenizerOptions
 
 SPLITS = ("train", "valid", "test")
 CHUNK_BYTES = 16 << 20
@@ -74,12 +74,13 @@ def binarize(options: BinarizeOptions) -> Binarized:
     """
     check(options)
     index, _, shards = ("1/1" if options.shard is None else options.shard).partition("/")
-    if not (index.isdecimal() and shards.isdecimal() and 1 <= int(index) <= int(shards)):
-        raise TrueNegError(f"--shard {options.shard}: expected i/n with i from 1 to n, such as 3/8")
-    given = {split: getattr(options, split) for split in SPLITS}
-    text = {split: _text_files(f"--{split}", paths) for split, paths in given.items() if paths}
-    if not text:
-        raise TrueNegError("no text: expected files for --train, --valid or --test")
+    is_shard = index.isdecimal() and shards.isdecimal() and 1 <= int(index) <= int(shards)
+    given = {split: paths for split in SPLITS if (paths := getattr(options, split))}
+    refuse(
+        (not is_shard, f"--shard {options.shard}: expected i/n with i from 1 to n, such as 3/8"),
+        (not given, "no text: expected files for --train, --valid or --test"),
+    )
+    text = {split: _text_files(f"--{split}", paths) for split, paths in given.items()}
     tokenizer, output = options.load(), options.output_dir.absolute()
     dictionary = "".join(f"{symbol} 1\n" for symbol in tokenizer.symbols()).encode()
     settings = {  # as JSON; text by path, size and time of change
@@ -152,8 +153,7 @@ def _state_of(text: Mapping[str, Sequence[Path]]) -> dict[str, list[list[Any]]]:
 def _text_files(flag: str, inputs: Sequence[Path]) -> list[Path]:
     listed = []
     for path in inputs:
-        shown = (each for each in path.rglob("*.txt") if "/." not in f"/{each.relative_to(path)}")
-        found = sorted(shown) if path.is_dir() else [path]
+        found = text_files(path) if path.is_dir() else [path]
         # Each part of a file is read by itself, which a pipe does not allow.
         if not found or not path.exists() or path.is_fifo():
             raise TrueNegError(f"{flag} {path}: no such file or folder with *.txt; expected {_TEXT}")
@@ -195,12 +195,10 @@ class ChunkEncoder:
     def __init__(self, folder: Path) -> None:
         # The processes are the parallelism. Read by tokenizers when it encodes for the first time.
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
-        self._tokenizer = load_tokenizer(folder)
-        symbols = read_symbols(folder)
-        id_of = {symbol: index for index, symbol in enumerate(symbols)}
+        vocabulary = PretrainedVocabulary.load(folder)
+        self._tokenizer, self._dtype = vocabulary.tokenizer, id_dtype(len(vocabulary.symbols))
         # fairseq's id by the tokenizer's own number; the last two are those of ``<unk>`` and ``</s>``
-        self._ids = np.array([*(id_of.get(s, UNKNOWN) for s in self._tokenizer.symbol_of), UNKNOWN, EOS], np.int64)
-        self._dtype = id_dtype(len(symbols))
+        self._ids = np.append(vocabulary.id_of_number, [UNKNOWN, EOS])
 
     def __call__(self, task: _Task, advance: Advance) -> None:
         """Writes the chunk's folder, which appears whole or not at all."""

@@ -117,7 +117,10 @@ def require_whole(prefix: Path) -> None:
     index, data = (prefix.with_name(f"{prefix.name}.{end}") for end in ("idx", "bin"))
     try:
         expected, found = _bytes_of_data(index), data.stat().st_size
-        problem = f"{data}: has {found:,} bytes, its index expects {expected:,}" if found != expected else None
+        if expected is None:
+            problem = f"{index}: is of another format of fairseq-preprocess than --dataset-impl mmap"
+        else:
+            problem = f"{data}: has {found:,} bytes, its index expects {expected:,}" if found != expected else None
     except OSError as error:
         problem = f"{error.filename}: {unreadable(error)}"
     except (ValueError, struct.error):
@@ -126,12 +129,12 @@ def require_whole(prefix: Path) -> None:
         raise TrueNegError(f"{problem}; remove the folder and binarize again")
 
 
-def _bytes_of_data(index: Path) -> int:
-    """Where the last item ends, by the index."""
+def _bytes_of_data(index: Path) -> int | None:
+    """Where the last item ends, by the index; None of fairseq's other formats."""
     with index.open("rb") as stream:
         header = stream.read(_HEADER.size)
         if header[:8] in _OTHER_MAGIC:
-            raise TrueNegError(f"{index}: is of another format of fairseq-preprocess; expected --dataset-impl mmap")
+            return None
         magic, version, code, items = _HEADER.unpack(header)
         if (magic, version) != (_MAGIC, 1) or index.stat().st_size != _HEADER.size + items * _ITEM_BYTES:
             raise ValueError

@@ -1,4 +1,4 @@
-"""The tokenizers of binarized data, one interface for all: text to the symbols of fairseq's dictionary and back.
+"""The tokenizers of binarized data, one interface for all: text to the symbols of fairseq's dictionary.
 
 A tokenizer's files lie beside ``dict.txt`` in the folder of binarized data, so that fine-tuning, conversion and
 explanations cut text as the pre-training data were cut:
@@ -83,7 +83,7 @@ def special_tokens(tokens: Collection[str], folder: Path) -> dict[str, str]:
 
 
 class TextTokenizer(ABC):
-    """Text to symbols of a fairseq dictionary and back; special symbols are never made from text."""
+    """Text to symbols of a fairseq dictionary; special symbols are never made from text."""
 
     tokenization: Any  # str: how it marks whole words, "auto" if that is not known
     symbol_of: Any  # tuple of str, by the tokenizer's own number; ``<unk>`` where a number has none
@@ -102,10 +102,6 @@ class TextTokenizer(ABC):
         """
 
     @abstractmethod
-    def decode(self, symbols: Sequence[str]) -> str:
-        """The text of symbols, as near to the original as the tokenizer keeps it; special symbols stay as they are."""
-
-    @abstractmethod
     def contents(self) -> dict[str, bytes]:
         """The tokenizer's files by name."""
 
@@ -120,12 +116,7 @@ class TextTokenizer(ABC):
 
     def encode(self, text: str) -> list[str]:
         """The symbols of a text, ``<unk>`` for what cannot be spelled; no ``<s>`` and no ``</s>``."""
-        return self.encode_batch([text])[0]
-
-    def encode_batch(self, texts: Sequence[str]) -> list[list[str]]:
-        """:meth:`encode` for many texts, which is faster."""
-        symbol_of = self.symbol_of
-        return [[symbol_of[number] for number in numbers] for numbers in self.encode_numbers(texts)]
+        return [self.symbol_of[number] for number in self.encode_numbers([text])[0]]
 
     def symbols(self) -> tuple[str, ...]:
         """The ordinary symbols in the order of ``dict.txt``, without fairseq's special ones."""
@@ -227,16 +218,6 @@ class FastTokenizer(TextTokenizer):
             for number, place in zip(encoding.ids, encoding.offsets, strict=True)
         ]
 
-    @cached_property
-    def _token_of_symbol(self) -> dict[str, str]:
-        numbered = enumerate(self.symbol_of)
-        return {symbol: self._token_of[number] for number, symbol in numbered if symbol != UNKNOWN_SYMBOL}
-
-    def decode(self, symbols: Sequence[str]) -> str:
-        tokens = [self._token_of_symbol.get(symbol, symbol) for symbol in symbols]
-        decoder = self._tokenizer.decoder
-        return " ".join(tokens) if decoder is None else str(decoder.decode(tokens))
-
     def contents(self) -> dict[str, bytes]:
         roles = {ROLES[symbol][0]: token for symbol, token in self.special_tokens.items()}
         return self._gpt2_files or {
@@ -312,21 +293,18 @@ class SentencePieceTokenizer(TextTokenizer):
             for number, (start, end) in zip(encoded["ids"], encoded["offsets"], strict=True)
         ]
 
-    def decode(self, symbols: Sequence[str]) -> str:
-        return str(self._processor.decode(list(symbols)))
-
     def contents(self) -> dict[str, bytes]:
         return {SENTENCEPIECE: self._model}
 
 
-def _load_gpt2(folder: Path) -> FastTokenizer:
-    encoder_json, vocab_bpe = (folder / name for name in _GPT2_FILES)
-    return gpt2_tokenizer(encoder_json.read_bytes(), vocab_bpe.read_bytes(), encoder_json)
+def _load_gpt2(path: Path) -> FastTokenizer:
+    """Of the file of its tokens, which has that of its merges beside it."""
+    return gpt2_tokenizer(path.read_bytes(), path.with_name(_BPE_FILES[path.name]).read_bytes(), path)
 
 
 _KINDS: dict[tuple[str, ...], Callable[[Path], TextTokenizer]] = {
     (TOKENIZER,): FastTokenizer.load,
-    _GPT2_FILES: _load_gpt2,
+    _GPT2_FILES: lambda folder: _load_gpt2(folder / _GPT2_FILES[0]),
     (SENTENCEPIECE,): lambda folder: SentencePieceTokenizer((folder / SENTENCEPIECE).read_bytes(), folder),
 }
 """How a tokenizer is loaded from a folder that has its files."""
@@ -376,17 +354,6 @@ def token_of(symbol: str, tokens: Sequence[str]) -> str:
     return symbol if number is None or int(number[1]) >= len(tokens) else tokens[int(number[1])]
 
 
-def check_dictionary(tokenizer: TextTokenizer, symbols: Collection[str], named: str, *, lacking_share: float) -> None:
-    """Raises if a dictionary lacks more than a share of the tokenizer's symbols; the message calls it ``named``."""
-    known, own = set(symbols), tokenizer.symbols()
-    lacking = [symbol for symbol in own if symbol not in known]
-    if len(lacking) > lacking_share * len(own):
-        raise TrueNegError(
-            f"{named}: lacks {len(lacking):,} of the tokenizer's {len(own):,} symbols (e.g. {lacking[0]!r}); expected "
-            "the dictionary and the tokenizer of one model"
-        )
-
-
 # Of a dictionary that was made from a corpus, words of the tokenizer are missing that the corpus does not have. Lacking
 # more than this, it is not of the tokenizer's model.
 _LACKING_SHARE = 0.5
@@ -405,7 +372,13 @@ class PretrainedVocabulary:
         """Reads ``dict.txt`` and the tokenizer's files beside it."""
         symbols = tuple(read_symbols(folder / "dict.txt"))
         tokenizer = load_tokenizer(folder)
-        check_dictionary(tokenizer, symbols, str(folder / "dict.txt"), lacking_share=_LACKING_SHARE)
+        known, wanted = set(symbols), tokenizer.symbols()
+        lacking = [symbol for symbol in wanted if symbol not in known]
+        if len(lacking) > _LACKING_SHARE * len(wanted):
+            raise TrueNegError(
+                f"{folder / 'dict.txt'}: lacks {len(lacking):,} of the tokenizer's {len(wanted):,} symbols (e.g. "
+                f"{lacking[0]!r}); expected the dictionary and the tokenizer of one model"
+            )
         return cls(folder, symbols, tokenizer)
 
     @property
@@ -418,14 +391,14 @@ class PretrainedVocabulary:
         return {symbol: index for index, symbol in enumerate(self.symbols)}
 
     @cached_property
-    def _id_of_number(self) -> NDArray[np.int64]:
+    def id_of_number(self) -> NDArray[np.int64]:
+        """The dictionary's id of each of the tokenizer's own numbers."""
         return np.array([self._id_of.get(symbol, UNKNOWN) for symbol in self.tokenizer.symbol_of], dtype=np.int64)
 
     def encode_batch(self, texts: Sequence[str]) -> list[NDArray[np.int64]]:
         """The ids of every text, without ``<s>`` and ``</s>``; ``<unk>`` for what the dictionary does not have."""
-        return [
-            self._id_of_number[np.asarray(numbers, dtype=np.int64)] for numbers in self.tokenizer.encode_numbers(texts)
-        ]
+        encoded = self.tokenizer.encode_numbers(texts)
+        return [self.id_of_number[np.asarray(numbers, dtype=np.int64)] for numbers in encoded]
 
     def encode_with_offsets(self, text: str) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """The ids of a text, shape (N,), and the characters that each stands for, begin and end, shape (N, 2)."""
@@ -458,8 +431,7 @@ class TokenizerOptions:
                 return found or load_tokenizer(path)
             path = path / "vocab.txt"  # a BERT's folder without tokenizer.json
         if path.name in _BPE_FILES:
-            merges = path.with_name(_BPE_FILES[path.name])
-            return gpt2_tokenizer(path.read_bytes(), merges.read_bytes(), path)
+            return _load_gpt2(path)
         if path.suffix == ".model":
             return SentencePieceTokenizer(path.read_bytes(), path)
         if path.suffix != ".txt":

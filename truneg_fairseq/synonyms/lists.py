@@ -37,12 +37,6 @@ class Lexicon(ABC):
         return ()
 
 
-def with_accents(listed: Iterable[str], words: Collection[str]) -> Iterator[str]:
-    """Those of the listed words that have accents, and without them are one of the words (in lower case)."""
-    wanted = frozenset(words)
-    return (each for each in listed if not each.isascii() and without_accents(each).lower() in wanted)
-
-
 ENGLISH_STOP_WORDS: frozenset[str] = frozenset(
     """
 i me my myself we our ours ourselves you your yours yourself yourselves he him his himself she her hers herself
@@ -123,4 +117,5 @@ class TsvLexicon(Lexicon):
         return list(dict.fromkeys(self._names.get(word) or self._in_any_case.get(word.lower(), [])))
 
     def accented(self, words: Collection[str]) -> Iterator[str]:
-        return with_accents(self._in_any_case, words)
+        listed = (each for each in self._in_any_case if not each.isascii())
+        return (each for each in listed if without_accents(each).lower() in words)
