@@ -115,12 +115,13 @@ def require_whole_split(prefix: Path) -> None:
 def require_whole(prefix: Path) -> None:
     """Compares an index with its own size and with that of its data, before fairseq maps either."""
     index, data = (prefix.with_name(f"{prefix.name}.{end}") for end in ("idx", "bin"))
+    problem = ""
     try:
         expected, found = _bytes_of_data(index), data.stat().st_size
         if expected is None:
             problem = f"{index}: is of another format of fairseq-preprocess than --dataset-impl mmap"
-        else:
-            problem = f"{data}: has {found:,} bytes, its index expects {expected:,}" if found != expected else None
+        elif found != expected:
+            problem = f"{data}: has {found:,} bytes, its index expects {expected:,}"
     except OSError as error:
         problem = f"{error.filename}: {unreadable(error)}"
     except (ValueError, struct.error):
