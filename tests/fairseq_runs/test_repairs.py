@@ -273,15 +273,6 @@ def test_a_criterion_without_a_dataclass(tmp_path):
     assert (tmp_path / "run" / "checkpoint_last.pt").exists()
 
 
-@pytest.mark.parametrize("architecture", ["lightconv_lm", "lightconv_lm_gbw"])
-def test_an_architecture_that_cannot_be_asked_for_its_positions(architecture, data_bin, tmp_path):
-    sizes = "--decoder-layers 1 --decoder-embed-dim 32 --decoder-ffn-embed-dim 32 --decoder-attention-heads 2".split()
-    sizes += ["--decoder-conv-type", "dynamic", "--decoder-kernel-size-list", "[3]", "--batch-size", "4", "--cpu"]
-    task = ("--user-dir", PLUGIN, "--task", "language_modeling", "--arch", architecture, *sizes)
-    flags = ("--optimizer", "adam", "--tokens-per-sample", 24, "--max-update", 1, "--disable-validation")
-    run_command(fairseq_train(data_bin, *task, *flags, "--save-dir", tmp_path))
-
-
 def test_a_checkpoint_to_restore_that_is_not_there_means_from_scratch(data_bin, tmp_path):
     for _ in range(2):  # the second one finds a checkpoint_last.pt, and says no more than the first
         result = run_command(

@@ -13,7 +13,6 @@ import gc
 import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from fairseq import checkpoint_utils, utils
 from fairseq.distributed import utils as distributed_utils
 from fairseq.logging import metrics, progress_bar
 from fairseq.logging.meters import MetersDict
+from fairseq.tasks.masked_lm import MaskedLMTask
 from fairseq.trainer import Trainer
 from torch import Tensor
 
@@ -64,6 +64,7 @@ class PluginTrainer(Trainer):
         checkpoint = self.cfg.checkpoint
         self._given = (checkpoint.restore_file, checkpoint.finetune_from_model)
         with one_line_errors():
+            self._check_positions()
             start = self._enter_folder() if self.data_parallel_rank == 0 else None
         self._has_workers = bool(self.data_parallel_world_size > 1)
         if self._has_workers:
@@ -72,6 +73,16 @@ class PluginTrainer(Trainer):
             )
         if start is not None:  # until load_checkpoint
             checkpoint.restore_file, checkpoint.finetune_from_model = start, None
+
+    def _check_positions(self) -> None:
+        """fairseq drops samples that are longer than the model's positions: most of a masked LM's."""
+        if isinstance(self.task, MaskedLMTask):
+            length, positions = self.cfg.task.tokens_per_sample, self.get_model().max_positions()
+            if length > positions:
+                raise TrueNegError(
+                    f"--tokens-per-sample {length}: the model has {positions} positions, and fairseq drops longer "
+                    f"samples; give --tokens-per-sample {positions} or less, or --max-positions {length}"
+                )
 
     def _enter_folder(self) -> str | None:
         """The checkpoint to continue from, where fairseq would not find it."""
@@ -278,16 +289,6 @@ class PluginTrainer(Trainer):
         logs, (*sums, asked) = super()._aggregate_logging_outputs(logs, *sums, int(asked), ignore=ignore)
         self._another_worker_asked = bool(asked > 0)
         return logs, sums
-
-    def _all_gather_list_sync(self, logs: Any, *sums: Any, ignore: bool = False) -> tuple[Any, Any]:
-        """fairseq gathers logs that are not sums through a buffer on the GPU, even without a GPU."""
-        if self.cuda:
-            return super()._all_gather_list_sync(logs, *sums, ignore=ignore)
-        gathered: list[Any] = [None] * self.data_parallel_world_size
-        group = self.data_parallel_process_group
-        torch.distributed.all_gather_object(gathered, [[] if ignore else logs, *sums], group=group)
-        all_logs, *all_sums = zip(*gathered, strict=True)
-        return list(chain.from_iterable(all_logs)), [sum(each) for each in all_sums]
 
     def save_checkpoint(self, filename: str, extra_state: dict[str, Any]) -> str | None:
         """fairseq renames a checkpoint before the disk has it: a kill leaves one that cannot be read.

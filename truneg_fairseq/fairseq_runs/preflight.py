@@ -4,11 +4,8 @@ paths that are not there.
 
 from __future__ import annotations
 
-import argparse
-import contextlib
 import importlib.util
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -32,7 +29,7 @@ _SPLIT_FILES = (".idx", "1.idx", "")  # mmap and cached; continued; raw text
 def check(cfg: Any) -> None:
     """Refuses a training, by fairseq's whole configuration, from either command line."""
     checkpoint = cfg.checkpoint
-    for problem in chain(_names(cfg), _lengths(cfg), _precision(cfg), _combination(cfg), _data(cfg)):
+    for problem in chain(_best_checkpoint(cfg), _precision(cfg), _combination(cfg), _data(cfg)):
         raise TrueNegError(problem)
     if not checkpoint.no_save:
         require_writable(Path(checkpoint.save_dir) / LAST, "--save-dir", makes_folders=True)
@@ -78,32 +75,7 @@ def data_folders(cfg: Any) -> list[Path]:
     return [Path(part) for part in str(value_of(cfg, "task", "data") or "").split(":") if part]
 
 
-def _lengths(cfg: Any) -> Iterator[str]:
-    batch, tokens = value_of(cfg, "dataset", "batch_size"), value_of(cfg, "dataset", "max_tokens")
-    if batch is None and tokens is None:
-        yield "--batch-size, --max-tokens: found none; give one of them, such as --batch-size 32"
-    length = value_of(cfg, "task", "tokens_per_sample")
-    if name_of(cfg, "task") not in _MASKED or length is None:
-        return
-    positions = _positions(cfg)
-    if positions is not None and length > positions:
-        yield (
-            f"--tokens-per-sample {length}: the model has {positions} positions, and fairseq drops longer samples; "
-            f"give --tokens-per-sample {positions} or less, or --max-positions {length}"
-        )
-    if tokens is not None and tokens < length:
-        yield f"--max-tokens {tokens}: one sample has --tokens-per-sample {length}; expected that or more"
-
-
-def _names(cfg: Any) -> Iterator[str]:
-    """fairseq-hydra-train takes any name of a criterion and the like, where argparse knows the choices."""
-    from fairseq.registry import REGISTRIES
-
-    for group in ("criterion", "optimizer", "lr_scheduler"):
-        name, known = name_of(cfg, group), REGISTRIES[group]["registry"]
-        if name is not None and name not in known:
-            near = get_close_matches(name, known, n=1) or sorted(known)
-            yield f"{flag_of(group)} {name}: is not known; did you mean {' or '.join(near)}?"
+def _best_checkpoint(cfg: Any) -> Iterator[str]:
     metric, maximize = cfg.checkpoint.best_checkpoint_metric, cfg.checkpoint.maximize_best_checkpoint_metric
     if metric in (_LOWER_IS_BETTER if maximize else _HIGHER_IS_BETTER):
         found, remedy = ("", "leave it out") if maximize else ("no ", "give both")
@@ -111,18 +83,6 @@ def _names(cfg: Any) -> Iterator[str]:
             f"--best-checkpoint-metric {metric}: found {found}--maximize-best-checkpoint-metric, so checkpoint_best.pt "
             f"would be the worst; {remedy}"
         )
-
-
-def _positions(cfg: Any) -> int | None:
-    """The model's positions: given, or those of its architecture, which the configuration of hydra does not have."""
-    from fairseq.models import ARCH_CONFIG_REGISTRY
-
-    given, complete = value_of(cfg, "model", "max_positions"), ARCH_CONFIG_REGISTRY.get(name_of(cfg, "model"))
-    arguments = argparse.Namespace()
-    if given is None and complete is not None:
-        with contextlib.suppress(AttributeError):  # some need options that were given
-            complete(arguments)
-    return getattr(arguments, "max_positions", given)
 
 
 def _precision(cfg: Any) -> Iterator[str]:
@@ -138,30 +98,16 @@ def _precision(cfg: Any) -> Iterator[str]:
 
 
 def _combination(cfg: Any) -> Iterator[str]:
-    from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY, FairseqEncoderDecoderModel, FairseqLanguageModel
-
     criterion, task, model = (name_of(cfg, group) or "" for group in ("criterion", "task", "model"))
-    kind = ARCH_MODEL_REGISTRY.get(model) or MODEL_REGISTRY.get(model)
-    generates = isinstance(kind, type) and issubclass(kind, FairseqEncoderDecoderModel | FairseqLanguageModel)
     if criterion == "electra" or criterion.startswith("masked_lm_"):
         tasks = _MASKED[1:] if criterion == "electra" else _MASKED
         if task not in ("", *tasks):
             yield f"--criterion {criterion}: found --task {task}, expected --task {' or '.join(tasks)}"
-        if generates:
-            yield (
-                f"--criterion {criterion}: found --arch {model}, which has a decoder; expected an encoder with a "
-                "masked-LM head, such as truneg_bert_base or roberta_base"
-            )
-        if value_of(cfg, "task", "d2v2_multi"):  # the loss would be of no masks
-            yield f"--d2v2-multi: makes no masks; leave it out with --criterion {criterion}"
-    if criterion == "label_smoothed_true_neg":
-        if task in _MASKED:
-            yield (
-                f"--criterion {criterion}: found --task {task}, expected one whose model generates, such as "
-                "translation; label smoothing of a masked LM: --criterion masked_lm_true_neg --soft-targets uniform=0.1"
-            )
-        if (value_of(cfg, "task", "output_dictionary_size") or -1) >= 0:  # the logits would be of other tokens
-            yield f"--output-dictionary-size: leave it out with --criterion {criterion}"
+    if criterion == "label_smoothed_true_neg" and task in _MASKED:
+        yield (
+            f"--criterion {criterion}: found --task {task}, expected one whose model generates, such as translation; "
+            "label smoothing of a masked LM: --criterion masked_lm_true_neg --soft-targets uniform=0.1"
+        )
     if criterion == "electra" and model and not model.startswith("electra"):
         yield f"--criterion electra: found --arch {model}, which has no generator; expected electra_*"
     if criterion.startswith("masked_lm") and task == "electra_pretraining" and model.startswith("electra"):
@@ -173,9 +119,6 @@ def _combination(cfg: Any) -> Iterator[str]:
     soft_targets = str(value_of(cfg, "criterion", "soft_targets"))
     if ".." in soft_targets and (value_of(cfg, "optimization", "max_update") or 0) <= 0:
         yield f"--soft-targets {soft_targets}: a share that falls ends with the training; expected --max-update too"
-    layerdrop, detector = value_of(cfg, "model", "encoder_layerdrop"), value_of(cfg, "criterion", "hc_detector")
-    if layerdrop and "context" in str(detector).split("+"):
-        yield f"--hc-detector {detector}: compares two passes layer by layer; expected one without --encoder-layerdrop"
 
 
 def _data(cfg: Any) -> Iterator[str]:
