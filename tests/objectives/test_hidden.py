@@ -12,7 +12,7 @@ from support.losses import WORDS, loss_of
 from truneg_fairseq import TrueNegativeLoss
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.objectives import Alternatives, hidden
-from truneg_fairseq.objectives.soft_targets import SoftTargets, soft_cross_entropy
+from truneg_fairseq.objectives.soft_targets import SoftTargets, Target, soft_cross_entropy
 
 
 def case(seed, positions, width, words, dtype=torch.float64):
@@ -40,7 +40,7 @@ def by_logits(inputs, gold, coefficient, soft, temperature, keep, allowed):
     plain = F.cross_entropy(logits.detach(), gold, reduction="none")
     log_probabilities = (logits.detach() / temperature).log_softmax(1)
     losses = soft_cross_entropy(
-        logits, log_probabilities, gold, coefficient.ne(0), soft, temperature=temperature, allowed=allowed
+        logits, log_probabilities, Target.of(gold, soft), coefficient.ne(0), temperature=temperature, allowed=allowed
     )
     return (coefficient * keep(best) * losses).sum(), plain, best
 
@@ -72,7 +72,7 @@ def test_the_blocks_have_the_loss_and_the_gradients_of_the_logits(
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(hidden, "_FEWEST", block)
                 patch.setattr(hidden, "_ENTRIES", 1)
-                target = hidden.list_target(gold, soft)
+                target = Target.of(gold, soft)
                 factors = {"keep": lambda rows, best: keep(best), "temperature": temperature, "allowed": allowed}
                 total, plain, best = hidden.cross_entropy_of_hidden(*leaves, target, coefficient, **factors)
         else:

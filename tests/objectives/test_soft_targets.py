@@ -13,7 +13,7 @@ from support.losses import setting_of, vocabulary_of
 
 from truneg_fairseq.objectives import EncoderPasses, MaskedPredictions, TokenLists, TrueNegativeOptions, soft_targets
 from truneg_fairseq.objectives.options import FLAT
-from truneg_fairseq.objectives.soft_targets import SoftTargets, nearest_words, soft_cross_entropy
+from truneg_fairseq.objectives.soft_targets import SoftTargets, Target, nearest_words, soft_cross_entropy
 from truneg_fairseq.registry import ALTERNATIVES
 
 PAD = 1
@@ -23,7 +23,9 @@ KINDS = ("uniform", "table:flat", "table", "embedding", "embedding:flat", "teach
 
 def cross_entropy(logits, gold, counted, soft, temperature=1.0, kept=1.0):
     log_probabilities = F.log_softmax(logits.detach() / temperature, dim=-1, dtype=torch.float32)
-    return (kept * soft_cross_entropy(logits, log_probabilities, gold, counted, soft, temperature=temperature)).sum()
+    return (
+        kept * soft_cross_entropy(logits, log_probabilities, Target.of(gold, soft), counted, temperature=temperature)
+    ).sum()
 
 
 def random_table(seed: int) -> set[tuple[int, int]]:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from .. import flags as options
 from ..errors import TrueNegError, one_line_errors
-from ..objectives import EncoderPasses, TrueNegativeLoss, TrueNegativeOptions
+from ..objectives import EncoderPasses, Objective, TrueNegativeOptions
 from ..objectives.build import Setting
 from ..objectives.loss import CORRECTION_RATES
 from ..objectives.options import GenerationOptions
@@ -52,7 +52,7 @@ class LabelSmoothedTrueNeg(LabelSmoothedCrossEntropyCriterion):
                 symbols=task.target_dictionary.symbols,
                 folder=Path(given.data.split(":")[0]),
             )
-            self.options, self.objective = chosen, TrueNegativeLoss(chosen, setting, label_smoothing=self.eps)
+            self.options, self.objective = chosen, Objective(chosen, setting, label_smoothing=self.eps)
         # Whether anything but fairseq's own label smoothing is in use.
         used = (chosen.hc_weight, chosen.sr_word_weight, chosen.loss_truncation, chosen.shares)
         self.changes_loss = any(used)

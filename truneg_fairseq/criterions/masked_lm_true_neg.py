@@ -23,7 +23,7 @@ from ..errors import TrueNegError, one_line_errors
 from ..models.checkpoints import read_checkpoint, require_head
 from ..models.encoder import layer_states
 from ..models.loading import load_checkpoint
-from ..objectives import EncoderPasses, MaskedPredictions, TrueNegativeLoss, TrueNegativeOptions, fill, gather_rows
+from ..objectives import EncoderPasses, MaskedPredictions, Objective, TrueNegativeOptions, fill, gather_rows
 from ..objectives.build import BITS, Setting
 from ..objectives.loss import ACCURACY, CORRECTION_RATES, OBJECTIVE, Rate, rates_in
 from ..objectives.passes import dropout_off, unwrap
@@ -68,7 +68,7 @@ class MaskedLmTrueNeg(MaskedLmLoss):
                 folder=(folder := Path(task.cfg.data.split(":")[0])),
                 open_teacher=lambda path: fairseq_teacher(Path(path), folder, task.mask_idx),
             )
-            self.options, self.objective = chosen, TrueNegativeLoss(chosen, setting)
+            self.options, self.objective = chosen, Objective(chosen, setting)
             # Batches of one shape take the same kernels in every update; a teacher asks the device for padding.
             self.repeats_its_step = "teacher" not in chosen.sources
             logger.info("objective: %s", self.options.described())

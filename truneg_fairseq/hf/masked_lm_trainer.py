@@ -20,6 +20,7 @@ from transformers.trainer_utils import TrainOutput, default_compute_objective
 from ..errors import TrueNegError, refuse
 from ..objectives import Alternatives, MaskedPredictions, Outcome, TrueNegativeLoss, TrueNegativeOptions, UpdateSize
 from ..objectives.build import setting_of_tokenizer
+from ..objectives.hidden import Hidden
 from ..objectives.loop import add_counts, at_least_one, no_logits, of_all_processes, rates_of
 from ..objectives.loss import ACCURACY, CORRECTION_RATES, IGNORED, Rate
 from ..objectives.passes import embeddings_in_use, unwrap
@@ -245,7 +246,8 @@ class TrueNegativeTrainer(Trainer):
         with self.accelerator.autocast():  # which the unwrapped model's passes have not of accelerate's wrapper
             passes = loss.passes(predicted, unwrap(model), inputs)
             if head is not None:
-                return loss.step_of_hidden(rows, (head.weight, head.bias), predicted, passes, update)[0], outputs
+                hidden = Hidden(rows, head.weight, head.bias)
+                return loss.step_of_hidden(hidden, predicted, passes, update)[0], outputs
         return loss.step(predicted, passes, update)[1], outputs
 
     def predict_masked(

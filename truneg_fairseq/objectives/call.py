@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from functools import partial
 from math import prod
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from ..errors import TrueNegError
 from .passes import unwrap
 
+_LOGITS = "TrueNegativeLoss: found logits of shape {0} and "
 _OF_ONE_CALL = {"labels", "input_ids", "inputs_embeds", "output_hidden_states", "output_attentions", "return_dict"}
 
 
@@ -26,6 +28,7 @@ class Batch(NamedTuple):
     shape: torch.Size  # of the M losses, where each is wanted
     sentences: int  # 0 where there are rows alone
     is_known: bool  # whether the sentences are
+    counted: Tensor  # bool, shape (N,), the rows with a label
     weights: Tensor | None = None  # fp32, shape (N,)
     targets: tuple[Tensor, ...] | None = None  # the parts of SoftTargets
     chosen: Tensor | None = None  # int64, shape (N,), which of the M rows; None for all
@@ -36,10 +39,15 @@ class Batch(NamedTuple):
         return self._replace(
             labels=self.labels[chosen],
             places=self.places[chosen],
+            counted=self.counted[chosen],
             weights=None if weights is None else weights[chosen],
             targets=None if targets is None else tuple(part[chosen] for part in targets),
             chosen=chosen,
         )
+
+    def weighted(self, losses: Tensor) -> Tensor:
+        """Losses of the N rows, each times its weight."""
+        return losses if self.weights is None else losses * self.weights.where(self.counted, 0.0)
 
     def everywhere(self, values: Tensor) -> Tensor:
         """Values of the N rows as those of all M, 0 where a row was left out; with gradient."""
@@ -48,15 +56,39 @@ class Batch(NamedTuple):
         return values.new_zeros(prod(self.shape)).index_copy(0, self.chosen, values)
 
 
+def expect(holds: bool, line: str, *values: Any, of: str = "TrueNegativeLoss: found ") -> None:
+    """Refuses a call with a line about these values, which is made only then: to name a shape would fix it in
+    torch.compile.
+    """
+    if not holds:
+        named = [tuple(value) if isinstance(value, torch.Size) else value for value in values]
+        raise TrueNegError((of + line).format(*named))
+
+
 def logits_of(output: Any, labels: Any) -> Tensor:
     """Logits with the words last: of a tensor, or of an output that has them."""
     logits: Any = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", output)
     for name, value in (("logits", logits), ("labels", labels)):
-        if not isinstance(value, Tensor):
-            raise TrueNegError(f"TrueNegativeLoss: found {type(value).__name__} as {name}; expected a tensor")
+        expect(isinstance(value, Tensor), "{} as {}; expected a tensor", type(value).__name__, name)
     turned = logits.dim() == 3 and logits.shape[:2] != labels.shape == (logits.size(0), logits.size(2))
     words_last: Tensor = logits.transpose(1, 2) if turned else logits  # as nn.CrossEntropyLoss takes them
     return words_last
+
+
+def check_labels(labels: Tensor, size: int, known: int, ignored: int) -> None:
+    """Refuses labels that logits of so many tokens, or a tokenizer with ``known`` ones, do not have: a wait."""
+    wrong = labels[(labels.ge(size) | labels.lt(0)) & labels.ne(ignored)]
+    expect(
+        not len(wrong),
+        "the label {3} with logits of {0} tokens; expected labels from 0 to {1}, or {2} where nothing is predicted",
+        *(size, size - 1, ignored, *wrong[:1].tolist()),
+    )
+    added = labels[labels.ge(known) & labels.ne(ignored)]
+    expect(
+        not len(added),
+        "the label {1}, but its tokenizer had {0} tokens; expected a loss that is made after tokens are added",
+        *(known, *added[:1].tolist()),
+    )
 
 
 def lay_out(
@@ -79,40 +111,44 @@ def lay_out(
         ignored: the label of a token that is not predicted.
         checks: look at values, which waits for the device.
     """
-    if labels.is_floating_point() or labels.dtype == torch.bool:
-        raise TrueNegError(f"TrueNegativeLoss: found labels of {labels.dtype}; expected int64 tokens")
+    is_integer = not labels.is_floating_point() and labels.dtype != torch.bool
+    expect(is_integer, "labels of {}; expected int64 tokens", labels.dtype)
     labels, lead, count = labels.long(), shape[:-1], prod(shape[:-1])
-    found = f"TrueNegativeLoss: found logits of shape {tuple(shape)}"
     marks = positions if positions is not None and positions.dtype == torch.bool else None
     if input_ids is None and marks is None and labels.numel() == count:
         positions = None  # of sentences that are not known
     of_sentences = next(each for each in (input_ids, marks, labels) if each is not None).shape
     sentences = torch.Size(of_sentences if len(of_sentences) > 1 else (1, *of_sentences))
-    total = prod(sentences)
+    total, fits = prod(sentences), partial(expect, of=_LOGITS)
     if positions is None:
-        if labels.shape != lead and (labels.numel() != count or len(lead) > 1):
-            raise TrueNegError(f"{found} and labels of {tuple(labels.shape)}; expected labels of {tuple(lead)}")
-        if total != count:
-            raise TrueNegError(
-                f"{found} and input_ids of {tuple(of_sentences)}; expected an id for each, or positions=, where the "
-                "logits are"
-            )
+        same = labels.shape == lead or (labels.numel() == count and len(lead) == 1)
+        fits(same, "labels of {1}; expected labels of {2}", shape, labels.shape, lead)
+        fits(
+            total == count,
+            "input_ids of {1}; expected an id for each, or positions=, where the logits are",
+            *(shape, of_sentences),
+        )
         return labels.reshape(-1), labels.reshape(sentences), torch.arange(count, device=labels.device)
     if marks is not None:
-        if marks.numel() != total or (checks and int(marks.sum()) != count):
-            raise TrueNegError(f"{found} and positions of {tuple(marks.shape)}; expected a true one for each")
+        there = marks.numel() == total and not (checks and int(marks.sum()) != count)
+        fits(there, "positions of {1}; expected a true one for each", shape, marks.shape)
         # No wait: their number is that of the logits.
         places = marks.reshape(-1).long().argsort(descending=True, stable=True)[:count]
     else:
         places = positions.reshape(-1).long()
-        if len(places) != count or (checks and count and not 0 <= int(places.min()) <= int(places.max()) < total):
-            raise TrueNegError(
-                f"{found} and {len(places)} positions; expected one for each, indices into {total} flattened tokens"
-            )
-    if labels.numel() not in (count, total):
-        raise TrueNegError(
-            f"{found} and labels of {tuple(labels.shape)}; expected ({count},), or the sentences' {tuple(sentences)}"
+        there = len(places) == count
+        if checks and count and there:
+            there = 0 <= int(places.min()) <= int(places.max()) < total
+        fits(
+            there,
+            "{1} positions; expected one for each, indices into {2} flattened tokens",
+            *(shape, len(places), total),
         )
+    fits(
+        labels.numel() in (count, total),
+        "labels of {1}; expected ({2},), or the sentences' {3}",
+        *(shape, labels.shape, count, sentences),
+    )
     own = labels.reshape(-1) if labels.shape == lead or labels.numel() == count != total else labels.reshape(-1)[places]
     # Rows without a label may repeat a place, where positions are filled up to one number.
     grid = labels.new_full((total + 1,), ignored).index_copy(0, places.where(own.ne(ignored), total), own)[:-1]
@@ -122,15 +158,21 @@ def lay_out(
 def target_of(targets: tuple[Tensor, Tensor], count: int, *, checks: bool) -> tuple[Tensor, ...]:
     """Shares, tokens and probabilities of a batch's own targets for M rows; what they leave of 1 is for the labels."""
     tokens, probabilities = targets
-    if tokens.shape != probabilities.shape or tokens.numel() != count * tokens.size(-1):
-        raise TrueNegError(
-            f"targets: found tokens {tuple(tokens.shape)} and probabilities {tuple(probabilities.shape)}; expected "
-            f"({count}, K) each"
-        )
+    fits = partial(expect, of="targets: found ")
+    fits(
+        tokens.shape == probabilities.shape and tokens.numel() == count * tokens.size(-1),
+        "tokens {} and probabilities {}; expected ({}, K) each",
+        *(tokens.shape, probabilities.shape, count),
+    )
     tokens, probabilities = (each.detach().reshape(count, tokens.size(-1)) for each in targets)
     share = probabilities.float().sum(1)
-    if checks and bool(share.gt(1 + 1e-4).any() | probabilities.lt(0).any()):
-        raise TrueNegError(f"targets: found probabilities with the sum {float(share.max()):.4g}; expected at most 1")
+    if checks:
+        most = float(share.max()) if count else 0.0
+        fits(
+            most <= 1 + 1e-4 and not probabilities.lt(0).any(),
+            "probabilities with the sum {:.4g}; expected at most 1",
+            most,
+        )
     return share, tokens.long(), probabilities.float() / share[:, None].clamp(min=1e-30)
 
 

@@ -14,20 +14,19 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from ..errors import TrueNegError
-from .loss import accumulated
 from .passes import full_precision, most_likely
-from .soft_targets import SoftTargets, mean_of
+from .soft_targets import Target, accumulated
 
 _FEWEST, _ENTRIES = 128, 1 << 23
 """A block has at least so many positions, and about so many logits."""
 
 
-class Target(NamedTuple):
-    """What N positions are to predict; ``mass`` and ``uniform`` sum to 1 at each."""
+class Hidden(NamedTuple):
+    """What a loss is given in place of logits: states and the linear layer that would make logits of them."""
 
-    tokens: Tensor  # int64, shape (N, K), the gold word first
-    mass: Tensor  # fp32, shape (N, K)
-    uniform: Tensor | None  # fp32, shape (N,), divided among all words that are allowed; None for none
+    states: Tensor  # shape (N, H) or (B, T, H)
+    weight: Tensor  # shape (V, H)
+    bias: Tensor | None = None  # shape (V,)
 
 
 class Blocks(NamedTuple):
@@ -48,20 +47,6 @@ class _Settings(NamedTuple):
     allowed: Tensor | None  # bool, shape (V,)
     rows: int  # of a block
     kind: torch.dtype  # of the logits
-
-
-def list_target(gold: Tensor, soft: Sequence[SoftTargets]) -> Target:
-    """The gold words, shape (N,), and soft targets beside them, as one list."""
-    left = torch.ones_like(gold, dtype=torch.float32)
-    tokens, masses, uniform = [gold[:, None]], [left[:, None]], None
-    for share, words, probability in soft:
-        left -= share
-        if words is None or probability is None:
-            uniform = share if uniform is None else uniform + share
-        else:
-            tokens.append(words)
-            masses.append(share[:, None] * probability)
-    return Target(torch.cat(tokens, 1), torch.cat(masses, 1), uniform)
 
 
 def cross_entropy_of_hidden(
@@ -120,32 +105,30 @@ class _CrossEntropy(torch.autograd.Function):
         softmax = logits if kind == wide else logits.to(wide)
         for start in range(0, len(hidden), rows):
             at = slice(start, min(start + rows, len(hidden)))
-            block, tokens, mass, even = states[at], target.tokens[at], target.mass[at].to(wide), None
+            block, wanted = states[at], target.part(at)
+            gold = wanted.tokens[:, :1]
             z, p = logits[: len(block)], softmax[: len(block)]
             torch.mm(block, matrix.T, out=z) if shift is None else torch.addmm(shift, block, matrix.T, out=z)
             best = prediction[at] = most_likely(z if allowed is None else z.masked_fill(~allowed, -torch.inf))
             if temperature != 1.0:
-                plain[at] = torch.logsumexp(z.to(wide), 1) - z.gather(1, tokens[:, :1]).squeeze(1)
+                plain[at] = torch.logsumexp(z.to(wide), 1) - z.gather(1, gold).squeeze(1)
                 z.div_(temperature)
-            listed, likeliest = z.gather(1, tokens).to(wide), z.amax(1, keepdim=True).to(wide)
-            # A forbidden word, at -inf, costs nothing where no target has it.
-            loss = -(mass * listed).where(mass != 0, 0.0).sum(1)
-            if target.uniform is not None:
-                even = target.uniform[at].to(wide)
-                loss -= even * mean_of(z, allowed)
+            of_gold, likeliest, mean = (
+                z.gather(1, gold).to(wide),
+                z.amax(1, keepdim=True).to(wide),
+                wanted.mean(z, allowed),
+            )
             torch.softmax(z, 1, dtype=wide, out=p)  # into the logits themselves, where they have its type
             partition = likeliest - p.amax(1, keepdim=True).log()
             if temperature == 1.0:
-                plain[at] = (partition - listed[:, :1]).squeeze(1)
+                plain[at] = (partition - of_gold).squeeze(1)
             scale = coefficient[at].to(wide)
             if keep is not None and (kept := keep(at, best)) is not None:
                 scale = scale * kept
             # 0 where a position does not count, also where its loss is infinite.
-            total += torch.where(scale != 0, scale * (loss + partition.squeeze(1)), 0.0).sum()
+            total += torch.where(scale != 0, scale * (partition.squeeze(1) - mean), 0.0).sum()
             if any(each is not None for each in made):
-                p.scatter_add_(1, tokens, -mass)
-                if even is not None:
-                    p -= even[:, None] * (1 / len(weight) if allowed is None else allowed / allowed.sum())
+                wanted.subtract_from(p, allowed)
                 narrow = p if kind == wide else z.copy_(p)
                 _add_gradients(made, at, (p, narrow), (block, matrix), scale / temperature)
         ctx.made, ctx.kinds = made, [None if each is None else each.dtype for each in inputs]

@@ -16,21 +16,10 @@ from torch import Tensor, distributed, nn
 
 from ..errors import TrueNegError, refuse
 from .build import Setting, setting_of_dictionary, setting_of_symbols, setting_of_tokenizer
-from .call import Batch, Watch, lay_out, logits_of, passed_on, target_of
+from .call import Batch, Watch, check_labels, expect, lay_out, logits_of, passed_on, target_of
 from .false_negatives import FalseNegatives
-from .hidden import cross_entropy_of_hidden, list_target
-from .loss import (
-    ACCURACY,
-    CORRECTION_RATES,
-    IGNORED,
-    OBJECTIVE,
-    Objective,
-    Outcome,
-    Rate,
-    UpdateSize,
-    accumulated,
-    rates_in,
-)
+from .hidden import Hidden, cross_entropy_of_hidden
+from .loss import ACCURACY, CORRECTION_RATES, IGNORED, OBJECTIVE, Objective, Outcome, Rate, UpdateSize, rates_in
 from .options import TrueNegativeOptions
 from .passes import (
     EncoderPasses,
@@ -41,7 +30,7 @@ from .passes import (
     full_precision,
     unwrap,
 )
-from .soft_targets import SoftTargets
+from .soft_targets import SoftTargets, Target, accumulated
 
 logger = logging.getLogger(__name__)
 
@@ -161,37 +150,32 @@ class TrueNegativeLoss(Objective):
                 also a label that the logits have no column for. On a GPU such a label is a device-side assertion of
                 CUDA's, because to look at labels would wait for the device.
         """
-        logits, items = logits_of(logits, labels), num_items if num_items is not None else num_items_in_batch
+        head = logits if isinstance(logits, Hidden) else None
+        rows = logits_of(logits, labels) if head is None else head.states
+        size = rows.size(-1) if head is None else len(head.weight)
         given: dict[str, Any] = {"weights": weights, "positions": positions, "targets": targets, "input_ids": input_ids}
-        batch = self._batch(logits.shape, labels, **given)
+        batch = self._batch(torch.Size((*rows.shape[:-1], size)), labels, **given)
         if num_items_in_batch is not None and not self._labels_seen and not torch.compiler.is_compiling():
             self._check_masked(labels, batch)
-        rows = logits.reshape(-1, logits.size(-1))
+        items = num_items if num_items is not None else num_items_in_batch
+        rows = rows.reshape(-1, rows.size(-1))
         rows = rows if batch.chosen is None else rows.index_select(0, batch.chosen)
-        if self._is_plain() and targets is None:
+        if head is None and targets is None and self._is_plain():
             return self._reduced(*self._plain(rows, batch), batch, items)
-        predicted = self.predict(rows, batch.grid, batch.tokens, batch.places, self.ignore_index)
+        logits = rows if head is None else no_logits(rows, head.weight)
+        predicted = self.predict(logits, batch.grid, batch.tokens, batch.places, self.ignore_index)
         predicted = self._completed(predicted, batch, attention_mask)
-        passes = self._passes_of(predicted, attention_mask, model, embeddings)
-        _, outcome = self.step(predicted, passes, self._update(predicted, items), self._by_position)
-        loss = outcome.loss if torch.is_grad_enabled() else self._plain(rows, batch)[0]
+        passes, update = self._passes_of(predicted, attention_mask, model, embeddings), self._update(predicted, items)
+        if head is None:
+            _, outcome = self.step(predicted, passes, update, self._by_position)
+            loss = outcome.loss if torch.is_grad_enabled() else self._plain(rows, batch)[0]
+        else:
+            outcome, plain = self.step_of_hidden(head._replace(states=rows), predicted, passes, update)
+            loss = outcome.loss if torch.is_grad_enabled() else batch.weighted(plain).sum()
         return self._reduced(loss, outcome.counts, batch, items)
 
     def of_hidden(
-        self,
-        hidden: Tensor,
-        weight: Tensor,
-        labels: Tensor,
-        *,
-        bias: Tensor | None = None,
-        num_items: Tensor | float | None = None,
-        weights: Tensor | None = None,
-        positions: Tensor | None = None,
-        targets: tuple[Tensor, Tensor] | None = None,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        model: Any = None,
-        embeddings: Tensor | None = None,
+        self, hidden: Tensor, weight: Tensor, labels: Tensor, *, bias: Tensor | None = None, **others: Any
     ) -> Tensor:
         """The loss of ``logits = hidden @ weight.T + bias``, which are made in blocks of positions, never all at once.
 
@@ -200,7 +184,7 @@ class TrueNegativeLoss(Objective):
             weight: shape (V, H), of that layer: ``head.weight``.
             labels: as of :meth:`forward`.
             bias: shape (V,), or None.
-            others: as of :meth:`forward`.
+            others: the keywords of :meth:`forward`.
 
         A detector that looks at the sentences, and ``loss_truncation``, need all predictions first: another product.
         The gradients are made with the loss, and a backward pass can follow once.
@@ -213,20 +197,8 @@ class TrueNegativeLoss(Objective):
                 "loss_fn(logits, labels)",
             ),
         )
-        given: dict[str, Any] = {"weights": weights, "positions": positions, "targets": targets, "input_ids": input_ids}
-        batch = self._batch(torch.Size((*hidden.shape[:-1], len(weight))), labels, **given)
-        states = hidden.reshape(-1, hidden.size(-1))
-        states = states if batch.chosen is None else states.index_select(0, batch.chosen)
-        logits = no_logits(states, weight)
-        predicted = self.predict(logits, batch.grid, batch.tokens, batch.places, self.ignore_index)
-        predicted = self._completed(predicted, batch, attention_mask)
-        passes = self._passes_of(predicted, attention_mask, model, embeddings)
-        update = self._update(predicted, num_items)
-        outcome, plain = self.step_of_hidden(states, (weight, bias), predicted, passes, update)
-        loss = outcome.loss
-        if not torch.is_grad_enabled():
-            loss = (plain if batch.weights is None else plain * batch.weights.where(predicted.counted, 0.0)).sum()
-        return self._reduced(loss, outcome.counts, batch, num_items)
+        loss: Tensor = self(Hidden(hidden, weight, bias), labels, **others)
+        return loss
 
     @property
     def needs_logits(self) -> bool:
@@ -238,33 +210,19 @@ class TrueNegativeLoss(Objective):
 
     def step_of_hidden(
         self,
-        states: Tensor,
-        head: tuple[Tensor, Tensor | None],
+        hidden: Hidden,
         predicted: MaskedPredictions,
         passes: EncoderPasses,
         update: UpdateSize | None = None,
     ) -> tuple[Outcome, Tensor]:
-        """:meth:`step` of states, shape (N, H), and a head's weight and bias, under the caller's autocast.
+        """:meth:`step` of states, shape (N, H), under the caller's autocast; ``predicted`` are of :func:`no_logits`.
 
-        ``predicted`` are those of :func:`no_logits`. Beside the outcome the plain loss of each position, shape (N,).
+        Beside the outcome the plain loss of each position, shape (N,).
         """
-        with full_precision(states.device):
+        with full_precision(predicted.gold.device):
             soft = self.all_soft_targets(predicted, passes)
-        settings = {"temperature": self.options.softmax_temperature, "allowed": self.allowed}
-        settings |= dict(zip(("weight", "bias"), head, strict=True))
-        judged, passes, total, plain = self._in_blocks(states, predicted, passes, soft, settings)
-        return self.regularized(judged, passes, soft, (total, plain.sum()), update), plain
-
-    def _in_blocks(
-        self,
-        states: Tensor,
-        predicted: MaskedPredictions,
-        passes: EncoderPasses,
-        soft: list[SoftTargets],
-        head: dict[str, Any],
-    ) -> tuple[MaskedPredictions, EncoderPasses, Tensor, Tensor]:
-        """The judged predictions, passes that know them, the loss, and the uncorrected one of each, shape (N,)."""
-        target, counted = list_target(predicted.gold, soft), predicted.counted.float()
+        target, counted = Target.of(predicted.gold.where(predicted.counted, 0), soft), predicted.counted.float()
+        settings: dict[str, Any] = {"temperature": self.options.softmax_temperature, "allowed": self.allowed}
         found: list[FalseNegatives] = []
 
         def keep(rows: slice, prediction: Tensor) -> Tensor | None:
@@ -274,28 +232,23 @@ class TrueNegativeLoss(Objective):
                 part = part._replace(**false_negatives._asdict())
             return self.keep(part)
 
-        if self._judges_at_once:
-            with torch.no_grad():
-                first = cross_entropy_of_hidden(states, target=target, coefficient=counted, **head)
-            predicted = predicted._replace(prediction=first.prediction)
-            known = passes.of(predicted)
-            judged = self.judge(predicted, known)
-            factors = self.keep(judged, first.plain)
-            factors = counted if factors is None else counted * factors
-            blocks = cross_entropy_of_hidden(states, target=target, coefficient=factors, **head)
-        elif self.detector is None:
-            factors = self.keep(predicted)
-            factors = counted if factors is None else counted * factors
-            blocks = cross_entropy_of_hidden(states, target=target, coefficient=factors, **head)
-            judged = predicted._replace(prediction=blocks.prediction)
-            known = passes.of(judged)
-        else:
-            blocks = cross_entropy_of_hidden(states, target=target, coefficient=counted, keep=keep, **head)
-            judged = predicted._replace(prediction=blocks.prediction)
-            if found:
-                judged = judged._replace(**FalseNegatives.joined(found)._asdict())
-            known = passes.of(judged)
-        return judged, known, blocks.total, torch.where(predicted.counted, blocks.plain, 0.0)
+        judged, in_blocks = predicted, self.detector is not None and not self._judges_at_once
+        if not in_blocks:
+            plain = None
+            if self._judges_at_once:
+                with torch.no_grad():
+                    _, plain, prediction = cross_entropy_of_hidden(*hidden, target, counted, **settings)
+                judged = predicted._replace(prediction=prediction)
+                passes = passes.of(judged)
+                judged = self.judge(judged, passes)
+            factors = self.keep(judged, plain)
+            counted = counted if factors is None else counted * factors
+        settings["keep"] = keep if in_blocks else None
+        total, plain, prediction = cross_entropy_of_hidden(*hidden, target, counted, **settings)
+        judged = judged._replace(prediction=prediction, **(FalseNegatives.joined(found)._asdict() if found else {}))
+        passes = passes if self._judges_at_once else passes.of(judged)
+        plain = torch.where(predicted.counted, plain, 0.0)
+        return self.regularized(judged, passes, soft, (total, plain.sum()), update), plain
 
     @property
     def _judges_at_once(self) -> bool:
@@ -326,25 +279,25 @@ class TrueNegativeLoss(Objective):
         """
         self.follow(labels.device)
         checks, size = labels.device.type == "cpu" and not torch.compiler.is_compiling(), shape[-1]
-        if input_ids is None and self._watch is not None and (self._reads_sentences or positions is not None):
+        needs_sentences = "sentence" in self.reads
+        reads_sentences = needs_sentences or self.boundaries is not None or positions is not None
+        if input_ids is None and self._watch is not None and reads_sentences:
             input_ids = self._watch.inputs.get("input_ids")
-        if input_ids is None and self._needs_sentences:
+        if input_ids is None and needs_sentences:
             raise self._lack("input_ids")
-        if self.continues is not None and size < len(self.continues):
-            raise TrueNegError(
-                f"TrueNegativeLoss: found logits of {size} tokens, expected {len(self.continues)}, the tokenizer's"
-            )
-        if self.allowed is not None and size != len(self.allowed):
-            raise TrueNegError(f"allowed: found {len(self.allowed)} words with logits of {size}; expected as many")
+        known = size if self.continues is None else len(self.continues)
+        expect(size >= known, "logits of {} tokens, expected {}, the tokenizer's", size, known)
+        words = size if self.allowed is None else len(self.allowed)
+        expect(size == words, "{} words with logits of {}; expected as many", words, size, of="allowed: found ")
         own, grid, places = lay_out(shape, labels, input_ids, positions, self.ignore_index, checks=checks)
         if checks:
-            self._check_labels(own, size)
+            check_labels(own, size, known, self.ignore_index)
         if weights is not None:
-            if weights.numel() not in (len(own), grid.numel()):
-                raise TrueNegError(
-                    f"TrueNegativeLoss: found weights of shape {tuple(weights.shape)}; expected the labels' shape, "
-                    f"{tuple(labels.shape)}"
-                )
+            expect(
+                weights.numel() in (len(own), grid.numel()),
+                "weights of shape {}; expected the labels' shape, {}",
+                *(weights.shape, labels.shape),
+            )
             weights = weights.detach().reshape(-1).to(labels.device, torch.float32)
             weights = weights if len(weights) == len(own) else weights[places]
         batch = Batch(
@@ -355,10 +308,11 @@ class TrueNegativeLoss(Objective):
             shape=labels.shape if labels.numel() == len(own) else own.shape,
             sentences=0 if labels.dim() == 1 and input_ids is None else len(grid),
             is_known=input_ids is not None,
+            counted=own.ne(self.ignore_index),
             weights=weights,
             targets=None if targets is None else target_of(targets, len(own), checks=checks),
         )
-        if checks and len(chosen := own.ne(self.ignore_index).nonzero().squeeze(1)) < len(own):
+        if checks and len(chosen := batch.counted.nonzero().squeeze(1)) < len(own):
             batch = batch.at(chosen)
         return batch
 
@@ -438,29 +392,18 @@ class TrueNegativeLoss(Objective):
         self._sums = {True: {}, False: {}}
         return {**trained, **{f"eval_{name}": value for name, value in evaluated.items()}}
 
-    def _check_labels(self, labels: Tensor, size: int) -> None:
-        wrong = labels[(labels.ge(size) | labels.lt(0)) & labels.ne(self.ignore_index)]
-        if len(wrong):
-            raise TrueNegError(
-                f"TrueNegativeLoss: found the label {int(wrong[0])} with logits of {size} tokens; expected labels from "
-                f"0 to {size - 1}, or {self.ignore_index} where nothing is predicted"
-            )
-        known = size if self.continues is None else len(self.continues)
-        if len(added := labels[labels.ge(known) & labels.ne(self.ignore_index)]):
-            raise TrueNegError(
-                f"TrueNegativeLoss: found the label {int(added[0])}, but its tokenizer had {known} tokens; expected a "
-                "loss that is made after tokens are added"
-            )
-
     def _check_masked(self, labels: Tensor, batch: Batch) -> None:
         """Refuses the labels of a causal LM in a Trainer; waits for the device, at the first batch alone."""
         self._labels_seen = True
         real = batch.tokens.ne(self.padding) if batch.is_known else torch.ones_like(batch.grid, dtype=torch.bool)
-        if labels.dim() > 1 and labels.size(1) > 1 and batch.grid.ne(self.ignore_index).eq(real).all():
-            raise TrueNegError(
-                "labels: found one at every token (a causal LM's?), expected the original tokens at masked positions "
-                f"and {self.ignore_index} elsewhere, as DataCollatorForLanguageModeling gives them (mlm=True)"
-            )
+        is_masked = labels.dim() < 2 or labels.size(1) < 2 or not batch.grid.ne(self.ignore_index).eq(real).all()
+        expect(
+            is_masked,
+            "labels: found one at every token (a causal LM's?), expected the original tokens at masked positions and "
+            "{} elsewhere, as DataCollatorForLanguageModeling gives them (mlm=True)",
+            self.ignore_index,
+            of="",
+        )
 
     def _is_plain(self) -> bool:
         options = self.options
@@ -469,19 +412,10 @@ class TrueNegativeLoss(Objective):
         own = [getattr(type(self), name) is not getattr(Objective, name) for name in _MAY_BE_OVERRIDDEN]
         return not changed and not any(own) and self.detector is None
 
-    @property
-    def _needs_sentences(self) -> bool:
-        return "sentence" in self.reads
-
-    @property
-    def _reads_sentences(self) -> bool:
-        return self._needs_sentences or self.boundaries is not None
-
     def _plain(self, rows: Tensor, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """Cross-entropy, a sum or shape (N,), and its counts; fp32 also of logits of 16 bits, whose own is rounded."""
-        counted, by_position = batch.labels.ne(self.ignore_index), self._by_position
         log_probabilities = F.log_softmax(rows, -1, dtype=accumulated(rows.dtype))
-        at_once = by_position if batch.weights is None else "none"
+        at_once = self._by_position if batch.weights is None else "none"
         if batch.chosen is None or at_once == "none":
             loss = F.nll_loss(log_probabilities, batch.labels, ignore_index=self.ignore_index, reduction=at_once)
         else:  # one after the other, with the rows that were left out: the bits of a sum over all
@@ -490,11 +424,11 @@ class TrueNegativeLoss(Objective):
             loss = F.nll_loss(gold[:, None], label, reduction="sum")
         total = loss.detach().sum()
         if batch.weights is not None:
-            loss = loss * batch.weights.where(counted, 0.0)
-            loss = loss if by_position == "none" else loss.sum()
-        counts = {"loss": total, "sample_size": counted.sum(), "objective": loss.detach().sum()}
+            loss = batch.weighted(loss)
+            loss = loss if self._by_position == "none" else loss.sum()
+        counts = {"loss": total, "sample_size": batch.counted.sum(), "objective": loss.detach().sum()}
         counts["objective_size"] = counts["sample_size"]
-        counts["correct"] = (self.most_likely(rows).eq(batch.labels) & counted).sum()
+        counts["correct"] = (self.most_likely(rows).eq(batch.labels) & batch.counted).sum()
         return loss, counts
 
     def passes(

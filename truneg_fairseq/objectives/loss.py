@@ -23,7 +23,7 @@ from .build import BITS, Setting
 from .false_negatives import Detector, FalseNegatives, acceptance_model
 from .options import FLAT, TABLE, TrueNegativeOptions
 from .passes import EncoderPasses, MaskedPredictions, count_rows, full_precision, most_likely
-from .soft_targets import SoftTargets, soft_cross_entropy
+from .soft_targets import SoftTargets, Target, accumulated, soft_cross_entropy
 from .token_lists import TokenLists
 
 logger = logging.getLogger(__name__)
@@ -263,9 +263,9 @@ class Objective(nn.Module):
         if temperature != 1.0:
             plain = F.cross_entropy(logits.detach().to(kind), labels, ignore_index=IGNORED, reduction="sum")
         if soft:
-            gold = judged.gold.where(judged.counted, 0)
+            target = Target.of(judged.gold.where(judged.counted, 0), soft)
             settings: dict[str, Any] = {"temperature": temperature, "allowed": self.allowed}
-            loss = soft_cross_entropy(logits, log_probabilities, gold, judged.counted, soft, **settings)
+            loss = soft_cross_entropy(logits, log_probabilities, target, judged.counted, **settings)
         if keep is not None:
             loss = keep * loss
         return loss.sum() if reduction == "sum" else loss, plain
@@ -359,11 +359,6 @@ def _detector(options: TrueNegativeOptions, setting: Setting, made: Mapping[str,
         eligible=torch.from_numpy(eligible_words(setting.words)),
         blocked=TokenLists.of(setting.exclusions),
     )
-
-
-def accumulated(dtype: torch.dtype) -> torch.dtype:
-    """The type that a loss of logits is computed in: fp32, and float64 of float64."""
-    return torch.promote_types(dtype, torch.float32)
 
 
 @torch.no_grad()

@@ -123,28 +123,79 @@ def nearest(embeddings: Tensor, gold: Tensor, neighbours: int) -> tuple[Tensor, 
     return (tokens, values) if place is None else (tokens[place], values[place])
 
 
+class Target(NamedTuple):
+    """What N positions are to predict; ``mass`` and ``uniform`` sum to 1 at each."""
+
+    tokens: Tensor  # int64, shape (N, K), the gold word first
+    mass: Tensor  # fp32, shape (N, K)
+    uniform: Tensor | None  # fp32, shape (N,), divided among all words that are allowed; None for none
+
+    @classmethod
+    def of(cls, gold: Tensor, soft: Sequence[SoftTargets]) -> Target:
+        """The gold words, shape (N,), and soft targets beside them, as one list."""
+        left = torch.ones_like(gold, dtype=torch.float32)
+        tokens, masses, uniform = [gold[:, None]], [left[:, None]], None
+        for share, words, probability in soft:
+            left -= share
+            if words is None or probability is None:
+                uniform = share if uniform is None else uniform + share
+            else:
+                tokens.append(words)
+                masses.append(share[:, None] * probability)
+        return cls(torch.cat(tokens, 1), torch.cat(masses, 1), uniform)
+
+    def part(self, rows: slice) -> Target:
+        """Of some of the positions."""
+        return Target(self.tokens[rows], self.mass[rows], None if self.uniform is None else self.uniform[rows])
+
+    def mean(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
+        """The mean of words' scores, shape (N, V), under the target: shape (N,), at least fp32."""
+        listed = scores.gather(1, self.tokens).to(accumulated(scores.dtype))
+        # A forbidden word, at -inf, costs nothing where no target has it.
+        mean = (self.mass * listed).where(self.mass != 0, 0.0).sum(1)
+        return mean if self.uniform is None else mean + self.uniform * _mean_of(scores, allowed)
+
+    def subtract_from(self, softmax: Tensor, allowed: Tensor | None) -> None:
+        """Makes of the softmax of logits, shape (N, V), the gradient of the cross-entropy by them, in place."""
+        softmax.scatter_add_(1, self.tokens, -self.mass.to(softmax.dtype))
+        if self.uniform is not None:
+            each = 1 / softmax.size(1) if allowed is None else allowed / allowed.sum()
+            softmax -= self.uniform[:, None] * each
+
+
+def accumulated(dtype: torch.dtype) -> torch.dtype:
+    """The type that a loss of logits is computed in: fp32, and float64 of float64."""
+    return torch.promote_types(dtype, torch.float32)
+
+
+def _mean_of(values: Tensor, allowed: Tensor | None) -> Tensor:
+    """The mean of the allowed words' values, shape (N,), at least fp32; ``values`` have the shape (N, V)."""
+    kind = accumulated(values.dtype)
+    if allowed is None:
+        return values.mean(1, dtype=kind)
+    return values.where(allowed, 0).sum(1, dtype=kind) / allowed.sum()
+
+
 def soft_cross_entropy(
     logits: Tensor,
     log_probabilities: Tensor,
-    gold: Tensor,
+    target: Target,
     counted: Tensor,
-    soft: Sequence[SoftTargets],
     *,
     temperature: float = 1.0,
     allowed: Tensor | None = None,
 ) -> Tensor:
-    """The cross-entropy of each position with soft targets, fp32, shape (N,), with gradient; 0 where it does not count.
+    """The cross-entropy of each position with a target, fp32, shape (N,), with gradient; 0 where it does not count.
 
     Args:
         logits: shape (N, V), any floating dtype.
         log_probabilities: fp32, shape (N, V), log-softmax of ``logits / temperature``, without gradient.
-        gold: int64, shape (N,).
+        target: what each position is to predict.
         counted: bool, shape (N,), the positions that count.
-        soft: the distributions beside the gold words, each with its share; together at most 1.
         temperature: the softmax temperature of footnote 11.
         allowed: bool, shape (V,), the words that a uniform distribution is over; None for all.
     """
-    loss: Tensor = _SoftCrossEntropy.apply(logits, log_probabilities, gold, counted, temperature, allowed, *soft)
+    loss: Tensor = _SoftCrossEntropy.apply(logits, log_probabilities, target, counted, temperature, allowed)
     return loss
 
 
@@ -159,47 +210,20 @@ class _SoftCrossEntropy(torch.autograd.Function):
         ctx: Any,
         logits: Tensor,
         log_probabilities: Tensor,
-        gold: Tensor,
+        target: Target,
         counted: Tensor,
         temperature: float,
         allowed: Tensor | None,
-        *soft: SoftTargets,
     ) -> Tensor:
-        ctx.save_for_backward(log_probabilities, gold, counted, allowed, *(part for each in soft for part in each))
+        ctx.save_for_backward(log_probabilities, counted, allowed, *target)
         ctx.temperature, ctx.dtype = temperature, logits.dtype
-        expected = (1 - _sum_of_shares(soft)) * log_probabilities.gather(1, gold[:, None]).squeeze(1)
-        for share, tokens, probability in soft:
-            if tokens is None or probability is None:
-                spread = mean_of(log_probabilities, allowed)
-            else:
-                # A forbidden token, at -inf, costs nothing where no target has it.
-                spread = (probability * log_probabilities.gather(1, tokens)).where(probability > 0, 0.0).sum(1)
-            expected = expected + share * spread
-        return torch.where(counted, -expected, 0.0)
+        return torch.where(counted, -target.mean(log_probabilities, allowed), 0.0)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        log_probabilities, gold, counted, allowed, *saved = ctx.saved_tensors
-        soft = [SoftTargets(*saved[start : start + 3]) for start in range(0, len(saved), 3)]
+        log_probabilities, counted, allowed, *target = ctx.saved_tensors
         result = log_probabilities.exp()
-        for share, tokens, probability in soft:
-            if tokens is None or probability is None:
-                result -= share[:, None] * (1 / result.size(1) if allowed is None else allowed / allowed.sum())
-            else:
-                result.scatter_add_(1, tokens, (-share[:, None] * probability).to(result.dtype))
-        result.scatter_add_(1, gold[:, None], (_sum_of_shares(soft)[:, None] - 1).to(result.dtype))
+        Target(*target).subtract_from(result, allowed)
         result *= (gradient * counted / ctx.temperature)[:, None]
-        return result.to(ctx.dtype), *[None] * (5 + len(soft))
-
-
-def mean_of(values: Tensor, allowed: Tensor | None) -> Tensor:
-    """The mean of the allowed words' values, shape (N,), at least fp32; ``values`` have the shape (N, V)."""
-    kind = torch.promote_types(values.dtype, torch.float32)
-    if allowed is None:
-        return values.mean(1, dtype=kind)
-    return values.where(allowed, 0).sum(1, dtype=kind) / allowed.sum()
-
-
-def _sum_of_shares(soft: Sequence[SoftTargets]) -> Tensor:
-    return torch.stack([each.share for each in soft]).sum(0)
+        return result.to(ctx.dtype), *[None] * 5
