@@ -40,7 +40,7 @@ def test_fine_tuning(tmp_path):
 
     def command(output: str) -> list[object]:
         given = (model, "--prepared", prepared, "--output", tmp_path / output, "--batch-size", 8, "--seeds", 1)
-        return truneg("finetune", *given, "--epochs", 8, "--cpu", "--lr", 0.001, "--max-length", 16)
+        return truneg("finetune", *given, "--epochs", 8, "--cpu", "--lr", 0.001)
 
     logs = tmp_path / "stopped"
     begun = lambda: any(has("num_updates", log) for log in logs.rglob("train.log"))  # noqa: E731

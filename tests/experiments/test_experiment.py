@@ -231,7 +231,7 @@ def test_an_experiment_from_a_kill_to_its_tables_and_beyond(folder, tmp_path, st
 @pytest.mark.slow
 def test_glue_is_later_and_a_failing_arm_keeps_nobody(folder, tmp_path, started, capsys):
     prepared = write_glue(tmp_path / "glue", folder / "data-bin", ["RTE"])
-    glue = f"{{prepared: {prepared}, tasks: [RTE], seeds: 1, options: {{epochs: 1, max-length: 16}}, arms: [same]}}"
+    glue = f"{{prepared: {prepared}, tasks: [RTE], seeds: 1, options: {{epochs: 1}}, arms: [same]}}"
     values = (f"evaluations.finetune.glue={glue}", "evaluations.lexsub=null", "evaluations.held-out=null")
     values += ("arms.baseline.options.encoder-attention-heads=3",)
     with pytest.raises(SystemExit, match=r"1 failed, the first: baseline seed 1: training failed .*train\.log"):
@@ -412,7 +412,7 @@ def finetuned(options: str) -> tuple[str, str]:
         ("  held-out:", "  electra: {}\n  held-out:", r"evaluations.electra: arm baseline has the criterion masked"),
         ("baseline: {}", "baseline: {options: {hc-acceptance-model: no.json}}", r"model: /.*/no.json: no such file"),
         (*finetuned("epoch: 1"), r"evaluations.finetune.glue.options: has 'epoch'; expected only batch_size, "),
-        (*finetuned("max-length: 4"), r"evaluations.finetune.glue.options: max_length 4: expected a number >= 8"),
+        (*finetuned("epochs: 0"), r"evaluations.finetune.glue.options: epochs 0: expected a number >= 1"),
         (*finetuned("lr: high"), r"evaluations.finetune.glue.options: lr: Expected float"),
         (*finetuned("output: x"), r"evaluations.finetune.glue.options: has 'output', which the experiment sets"),
         ("lr: [0.01]", "user_dir: /dir", r"training: has 'user-dir', which the experiment sets; expected other"),

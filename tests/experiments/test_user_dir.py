@@ -49,7 +49,7 @@ updates: 2
 arms: {baseline: {}}
 evaluations:
   certainty: TEXT
-  finetune: {mine: {prepared: PREPARED, tasks: [pairs], seeds: 1, options: {epochs: 1, max-length: 16}}}
+  finetune: {mine: {prepared: PREPARED, tasks: [pairs], seeds: 1, options: {epochs: 1}}}
 """
 
 
@@ -64,7 +64,7 @@ def test_an_experiment_measures_and_fine_tunes_by_ideas_of_ones_own(binarized, t
     (ideas / "yardstick.py").write_text(YARDSTICK)
     (ideas / "pairs.py").write_text(TASK)
     official = write_official(tmp_path / "official", ["RTE"]) / "RTE"
-    files = ("--data", data, "--output-dir", tmp_path / "prepared")
+    files = ("--data", data, "--max-length", 16, "--output-dir", tmp_path / "prepared")
     run_command(truneg("data", "prepare", "--user-dir", ideas, "--task", f"pairs={official}", *files))
     written = FILE.replace("DATA", str(data)).replace("TEXT", str(text)).replace("PREPARED", str(tmp_path / "prepared"))
     (tmp_path / "file.yaml").write_text(written)

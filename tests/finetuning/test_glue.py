@@ -20,12 +20,10 @@ from support.glue_files import write_data, write_model, write_tsv
 
 import truneg_fairseq
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.finetuning.glue import TASKS, read_split
+from truneg_fairseq.finetuning.glue import TASKS, read_split, shared_lengths
 from truneg_fairseq.vocabulary import fingerprint, read_symbols
 
 truneg_fairseq.register()
-
-from truneg_fairseq.finetuning.fairseq_tasks import SentencesDataset, shared_lengths  # noqa: E402
 
 WORDS = "the cat dog sat ran quick ##ly \" ' . , ? cafe".split()
 
@@ -74,7 +72,7 @@ def load(folder: Path, split: str) -> tuple[list[str], list[object] | None]:
     """Sentences and labels of a split as stock fairseq reads them."""
     from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
 
-    names = json.loads((folder / "info.json").read_text())["labels"]
+    names = TASKS[json.loads((folder / "info.json").read_text())["task"]].labels
     cfg = SentencePredictionConfig(
         data=str(folder), num_classes=max(1, len(names)), init_token=0, no_shuffle=True, seed=1
     )
@@ -190,24 +188,24 @@ def test_mnli_has_both_sets_and_ids_are_those_of_the_files(prepared):
     assert ids("MNLI", "valid1") == ["7", "8"]
 
 
-def test_report(glue, data, tmp_path, capsys):
+def test_longer_examples_are_cut_and_counted(glue, data, tmp_path, capsys):
     (glue / "RTE" / "test.tsv").unlink()
-    long = "the " * 600
-    rows = [[*SENTENCES, "label"], ["0", long, "Cat zebra", "entailment"], ["1", " ", "the " * 126, "entailment"]]
-    rows.append(["2", "the " * 125, "", "entailment"])
+    rows = [[*SENTENCES, "label"], ["0", "the " * 600, "Cat zebra", "entailment"]]
+    rows += [["1", " ", "the " * 126, "entailment"], ["2", "the " * 125, "", "entailment"]]
     (glue / "RTE" / "train.tsv").write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
     prepare([f"RTE={glue / 'RTE'}"], data, tmp_path / "out")
     printed = capsys.readouterr().out.splitlines()
     # With <s> and two </s> they have 605, 129 and 128 tokens.
-    assert printed[:2] == [
-        f"{tmp_path / 'out' / 'RTE'}: made",
-        "train: 3 examples, 859 tokens, 1 unknown, 2 longer than 128, 1 longer than 512, 2 with an empty sentence, "
-        "0 broken lines skipped",
-    ]
-    assert printed[2].startswith("valid: 3 examples")
+    counts = "859 tokens, 1 unknown, 2 cut, 2 with an empty sentence, 0 broken lines skipped"
+    assert printed[:2] == [f"{tmp_path / 'out' / 'RTE'}: made", f"train: 3 examples, {counts}"]
+    texts, _ = load(tmp_path / "out" / "RTE", "train")
+    assert texts[0] == " ".join(["<s>", *["the"] * 123, "</s> cat <unk> </s>"])
+    assert [len(text.split()) for text in texts] == [128, 128, 128]
     prepare([f"RTE={glue / 'RTE'}"], data, tmp_path / "out")
     again = capsys.readouterr().out.splitlines()
     assert again == [f"{tmp_path / 'out' / 'RTE'}: is already there; remove it to make it again", *printed[1:]]
+    with pytest.raises(TrueNegError, match="was made with another max_length; remove it"):
+        prepare([f"RTE={glue / 'RTE'}"], data, tmp_path / "out", "--max-length", "64")
 
 
 def test_broken_lines_of_qqp_are_skipped_and_counted(glue, data, tmp_path, capsys):
@@ -270,17 +268,12 @@ def test_bad_input_is_one_line(name, glue, data, tmp_path, capsys):
     assert not list((tmp_path / "out").glob("*"))
 
 
-@pytest.mark.parametrize(
-    ("task", "train", "valid"), [("CoLA", 8551, 1043), ("MRPC", 3668, 408), ("STS-B", 5749, 1500), ("RTE", 2490, 277)]
-)
-def test_real_files(task, train, valid):
-    files = TASKS[task].find_files([shared_file(f"glue/{task}")])
-    splits = {name: read_split(TASKS[task], name, path) for name, path in files.items()}
-    assert {name: (len(split), split.skipped) for name, split in splits.items()} == {
-        "train": (train, 0),
-        "valid": (valid, 0),
-    }
-    assert all(split.empty == 0 and len(set(split.ids)) == len(split) for split in splits.values())
+def test_real_files():
+    for task, sizes in {"CoLA": (8551, 1043), "MRPC": (3668, 408), "STS-B": (5749, 1500), "RTE": (2490, 277)}.items():
+        files = TASKS[task].find_files([shared_file(f"glue/{task}")])
+        splits = [read_split(TASKS[task], split, files[split]) for split in ("train", "valid")]
+        assert [(len(split), split.skipped, split.empty) for split in splits] == [(size, 0, 0) for size in sizes]
+        assert all(len(set(split.ids)) == len(split) for split in splits)
 
 
 def test_fairseqs_recipe_runs(prepared, data, tmp_path):
@@ -309,12 +302,6 @@ def test_fairseqs_recipe_runs(prepared, data, tmp_path):
     assert any(key.startswith("classification_heads") for key in tuned)
 
 
-class Sentences(list):
-    @property
-    def sizes(self):
-        return np.array([len(sentence) for sentence in self])
-
-
 def test_metrics_of_constants_are_zero():
     """Correlations, which nothing defines there; F1 where class 1 is never predicted."""
     constant, labels = np.zeros(4), np.array([0, 1, 1, 0])
@@ -340,15 +327,3 @@ def shortened(first: int, second: int, budget: int) -> tuple[int, int]:
 def test_pairs_are_shortened_as_in_bert(first, second, budget):
     kept = shared_lengths(np.array([first]), np.array([second]), budget)
     assert tuple(int(part[0]) for part in kept) == shortened(first, second, budget)
-
-
-def test_items_keep_their_separators():
-    one = Sentences([torch.tensor([4, 5, 6, 7, 8, 2]), torch.tensor([4, 2])])
-    other = Sentences([torch.tensor([9, 10, 11, 2]), torch.tensor([9, 10, 2])])
-    pairs = SentencesDataset([one, other], begin=0, separator=None, max_length=8)
-    assert [item.tolist() for item in pairs] == [[0, 4, 5, 6, 2, 9, 10, 2], [0, 4, 2, 9, 10, 2]]
-    assert pairs.sizes.tolist() == [8, 6]
-    doubled = SentencesDataset([one, other], begin=0, separator=2, max_length=9)
-    assert doubled[0].tolist() == [0, 4, 5, 6, 2, 2, 9, 10, 2]
-    single = SentencesDataset([one], begin=0, separator=2, max_length=5)
-    assert [item.tolist() for item in single] == [[0, 4, 5, 6, 2], [0, 4, 2]]

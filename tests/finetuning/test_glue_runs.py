@@ -24,7 +24,7 @@ from truneg_fairseq.finetuning.run_finetuning import load_finetuned
 from truneg_fairseq.launch import training_run as training
 from truneg_fairseq.results.result import read_results
 
-SMALL_RUNS = ("--cpu", "--batch-size", 8, "--epochs", 2, "--max-length", 16, "--lr", 0.001)
+SMALL_RUNS = ("--cpu", "--batch-size", 8, "--epochs", 2, "--lr", 0.001)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -192,7 +192,6 @@ def no_training(monkeypatch):
     [
         (("--tasks", "RTE", "SST-2"), r"SST-2/info.json: no such file; expected a task's folder, made by 'truneg"),
         (("--tasks", "WNLI"), r"--tasks WNLI: found no fine-tuning task of this name; expected one of CoLA, .*, SQuAD"),
-        (("--tasks", "RTE", "--max-length", 25), r"--max-length 25: expected at most the model's 24 positions"),
         (("--tasks", "RTE", "--precision", "fp16"), r"--precision fp16: found --cpu; expected a GPU; use bf16 or fp32"),
     ],
 )
@@ -213,6 +212,11 @@ def test_what_the_model_does_not_fit_is_refused_before_training(checkpoint, prep
     torch.save(content, small)
     with pytest.raises(SystemExit, match=r"small.pt: has \d+ embeddings, the dictionary of .*RTE has \d+ symbols"):
         finetune(small, prepared, tmp_path / "out", "--tasks", "RTE")
+    short = write_model(tmp_path, data, name="short.pt", max_position_embeddings=15)
+    with pytest.raises(
+        SystemExit, match=r"examples of 16 tokens, .*short.pt has 15 positions; prepare .*--max-length 15"
+    ):
+        finetune(short, prepared, tmp_path / "out", "--tasks", "RTE")
     roberta = write_model(tmp_path, data, "RobertaForMaskedLM")
     with pytest.raises(SystemExit, match=r"is fairseq's roberta; expected a bert or electra model .*own recipes"):
         finetune(roberta, prepared, tmp_path / "out", "--tasks", "RTE")
@@ -254,24 +258,7 @@ def test_recipes(family, task, width, lr, decay, epochs):
     config = SimpleNamespace(family=family, hidden_size=width, positions=512)
     found = TASKS[task].recipe(config, {})
     assert (found.lr, found.layer_lr_decay, found.epochs) == (lr, decay, epochs)
-    assert (found.batch_size, found.weight_decay, found.max_length) == (32, 0.01, 128)
-    config.positions = 15
-    assert TASKS[task].recipe(config, {}).max_length == 15
-
-
-def test_validation_has_every_example(prepared):
-    """fairseq's own multiple is 8: of 13 examples it would take 8."""
-    from truneg_fairseq.finetuning.fairseq_tasks import GlueConfig, GlueTask
-
-    cfg = GlueConfig(data=str(prepared / "RTE"), num_classes=2, max_length=16, max_positions=24, seed=1)
-    cfg.regression_target, cfg.classification_head_name = False, "head"
-    task = GlueTask.setup_task(cfg)
-    for split, expected in (("valid", VALID), ("train", 40 - 40 % 16)):
-        task.load_dataset(split)
-        batches = task.get_batch_iterator(
-            task.dataset(split), max_sentences=16, required_batch_size_multiple=16
-        ).next_epoch_itr(shuffle=False)
-        assert sum(int(batch["nsentences"]) for batch in batches) == expected
+    assert (found.batch_size, found.weight_decay, TASKS[task].max_length) == (32, 0.01, 128)
 
 
 def test_divergence_is_reported_at_the_end(checkpoint, prepared, tmp_path, trainings, capsys):
@@ -289,7 +276,7 @@ def raw_pairs(prepared: Path, task: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("kind", ["BertModel", "ElectraModel"])
-def test_transformers_reads_the_same_from_raw_pairs(kind, data, prepared, tmp_path, trainings):
+def test_transformers_reads_the_same_from_raw_pairs(kind, data, tmp_path, trainings):
     """A fine-tuned model exports with a tokenizer that gives what it was trained on, cut to the model's positions.
 
     Without the separators they leave an even number of tokens: of an odd one BERT's own code, and this package, give
@@ -299,6 +286,7 @@ def test_transformers_reads_the_same_from_raw_pairs(kind, data, prepared, tmp_pa
 
     positions = 15
     checkpoint = write_model(tmp_path, data, kind, max_position_embeddings=positions)
+    prepared = write_glue(tmp_path, data, ["RTE"], max_length=positions)
     flags = ["--prepared", prepared, "--output", tmp_path, "--tasks", "RTE", "--seeds", 1]
     flags += ["--cpu", "--epochs", 1, "--lr", 0.01, "--keep-models"]
     main(["finetune", str(checkpoint), *map(str, flags)])

@@ -55,11 +55,11 @@ def write_official(folder: Path, tasks: Sequence[str]) -> Path:
     return folder
 
 
-def write_glue(folder: Path, data: Path, tasks: Sequence[str]) -> Path:
+def write_glue(folder: Path, data: Path, tasks: Sequence[str], max_length: int = 16) -> Path:
     """The same, prepared."""
     official = write_official(folder / "official", tasks)
     places = [f"{task}={official / task}" for task in tasks]
-    list(prepare(PrepareOptions(task=places, data=data, output_dir=folder / "glue")))
+    list(prepare(PrepareOptions(task=places, data=data, output_dir=folder / "glue", max_length=max_length)))
     return folder / "glue"
 
 

@@ -49,8 +49,6 @@ from .token_ids import (
 WEIGHTS = "model.safetensors"
 _HEADS = "classification_heads."
 _SPECIAL_SYMBOLS = 4
-# Those with --separator-token. The task squad has one separator, as BERT's pre-training.
-_TASKS_OF_PAIRS = ("sentence_prediction", "glue")
 
 
 def to_hf(checkpoint: Path, folder: Path, *, data: Path | None = None, part: str | None = None) -> Conversion:
@@ -80,7 +78,7 @@ def to_hf(checkpoint: Path, folder: Path, *, data: Path | None = None, part: str
     )
     (architecture,) = settings.architectures
     double = False if segments else None  # where the checkpoint was trained on no pairs
-    if source.task.get("_name", source.task.get("task")) in _TASKS_OF_PAIRS:
+    if source.task.get("_name", source.task.get("task")) == "sentence_prediction":  # squad has one
         double = source.task.get("separator_token") is not None
     tokenizer = build_tokenizer(
         vocabulary, dictionary, folders, double_separator=double, max_length=config.positions, segments=segments

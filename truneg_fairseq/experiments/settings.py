@@ -61,7 +61,7 @@ class Finetuning(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     prepared: Path  # the folder that ``truneg data prepare`` made
     tasks: Annotated[list[_Name], Meta(min_length=1)]  # CoLA, SQuAD ..
     seeds: _Count = 5  # of the fine-tuning, 1 to this
-    options: Options = {}  # of the command: epochs, lr, max-length ..
+    options: Options = {}  # of the command: epochs, lr ..
     arms: list[str] | None = None  # the arms that it is for; None for all
 
 

@@ -18,7 +18,9 @@ class PrepareOptions:
     )
     data: Path = option(help="the pre-trained model's data: dict.txt, tokenizer", metavar="DATA-BIN")
     output_dir: Path = option(help="folder to write, with a folder for each task", metavar="DIR")
-    max_length: int = option(384, "SQuAD: tokens of a window (default: 384; in the paper 512)", ge=8)
+    max_length: int | None = option(
+        None, "tokens of an example (default: 128, as ELECTRA's; of SQuAD's windows 384, in the paper 512)", ge=8
+    )
     swap_pairs: bool = option(
         False, "double the training pairs of MRPC and STS-B by swapping the sentences, as ELECTRA does"
     )
@@ -44,7 +46,6 @@ class FinetuneOptions:
     layer_lr_decay: float | None = option(
         None, "factor of the learning rate from layer to layer (default: from the recipe)", gt=0, le=1
     )
-    max_length: int | None = option(None, "GLUE: tokens of an example (default: 128)", ge=8)
     precision: str = option("fp32", "of the training", choices=PRECISIONS)
     jobs: int = option(1, "runs side by side; they share the GPUs in turn", ge=1)
     keep_models: bool = option(False, "keep the fine-tuned models, as model.pt")

@@ -1,4 +1,4 @@
-"""fairseq's tasks ``glue`` and ``squad``, and the criterion ``squad``: answers as spans of a text, SQuAD 1.1 and 2.0.
+"""fairseq's task and criterion ``squad``: answers as spans of a text, SQuAD 1.1 and 2.0.
 
 fairseq reads the options' types at run time: no ``from __future__ import annotations`` here.
 """
@@ -14,24 +14,16 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from fairseq.criterions import FairseqCriterion, register_criterion
-from fairseq.data import (
-    Dictionary,
-    FairseqDataset,
-    NumelDataset,
-    RightPadDataset,
-    data_utils,
-)
+from fairseq.data import Dictionary, FairseqDataset, data_utils
 from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
 from fairseq.tasks import FairseqTask, register_task
-from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
 from numpy.typing import NDArray
 from omegaconf import II, MISSING
 from torch import Tensor
 
 from ..criterions.masked_lm_true_neg import log_rates
 from ..errors import TrueNegError, one_line_errors
-from ..flags import check, option
 from ..models.checkpoints import check_fingerprint
 from ..models.encoder import AnswerLogits
 from ..objectives.build import BITS
@@ -47,126 +39,6 @@ _RATES = (Rate("accuracy", "correct", "sample_size", scale=100.0),)
 logger = logging.getLogger(__name__)
 
 
-class WholeValidation(FairseqTask):
-    """A task whose validation covers every example.
-
-    fairseq leaves out the last batch where its size is not a multiple of ``--required-batch-size-multiple``: of 81
-    validation examples 80 would be scored.
-    """
-
-    def get_batch_iterator(self, dataset: Any, *args: Any, **kwargs: Any) -> Any:
-        if dataset is not self.datasets.get("train"):
-            kwargs["required_batch_size_multiple"] = 1
-        return super().get_batch_iterator(dataset, *args, **kwargs)
-
-
-class _Sized(FairseqDataset):
-    """A dataset whose ``sizes``, in tokens, shape (N,), are known."""
-
-    sizes: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.sizes)
-
-    def size(self, index: int) -> int:
-        return int(self.sizes[index])
-
-    num_tokens = size
-
-
-# GLUE
-
-
-@dataclass
-class GlueConfig(SentencePredictionConfig):
-    """Options of the task: fairseq's, and its own, which cuts the longer sentence of a pair."""
-
-    max_length: int = option(
-        128, "tokens of an example; of longer ones the longer sentence is cut, as in BERT and ELECTRA", ge=8
-    )
-
-
-@register_task("glue", dataclass=GlueConfig)
-class GlueTask(WholeValidation, SentencePredictionTask):
-    """A sentence or a pair of sentences to classify or to score.
-
-    It differs from fairseq's task in the length: there the end of a joined pair is cut off, so that nothing may be left
-    of the second sentence; and the model's positions need not be the length of the data.
-    """
-
-    cfg: GlueConfig
-
-    @classmethod
-    def setup_task(cls, cfg: GlueConfig, **kwargs: Any) -> "GlueTask":
-        with one_line_errors():
-            check(GlueConfig(max_length=cfg.max_length))
-        task: GlueTask = super().setup_task(cfg, **kwargs)
-        return task
-
-    def load_dataset(self, split: str, combine: bool = False, **kwargs: Any) -> FairseqDataset:
-        """Loads a split; a test split need not have labels."""
-        dataset = super().load_dataset(split, combine, **kwargs)
-        paths = [Path(self.cfg.data, name, split) for name in ("input0", "input1")]
-        sentences = [
-            data_utils.load_indexed_dataset(str(path), self.dictionary) for path in paths if path.parent.is_dir()
-        ]
-        tokens = SentencesDataset(
-            sentences, begin=self.dictionary.bos(), separator=self.cfg.separator_token, max_length=self.cfg.max_length
-        )
-        nested = getattr(dataset, "dataset", dataset)  # itself with --no-shuffle
-        nested.sizes = [tokens.sizes]
-        nested.defn |= {
-            "net_input.src_tokens": RightPadDataset(tokens, pad_idx=self.dictionary.pad()),
-            "net_input.src_lengths": NumelDataset(tokens, reduce=False),
-            "ntokens": NumelDataset(tokens, reduce=True),
-        }
-        return dataset
-
-    def max_positions(self) -> int:
-        return self.cfg.max_length
-
-
-def shared_lengths(
-    first: NDArray[np.int64], second: NDArray[np.int64], budget: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """How much of two sentences is kept, shape (N,) each: the longer one gives a token until both have the budget."""
-    kept = np.minimum(first, np.maximum(budget - second, (budget + 1) // 2))
-    return kept, np.minimum(second, budget - kept)
-
-
-class SentencesDataset(_Sized):
-    """``<s> A </s>`` or ``<s> A </s> B </s>``, the sentences cut at their ends to ``max_length`` tokens in all.
-
-    An item of the one or two datasets is a sentence and ``</s>``; ``begin`` is the id of ``<s>``, ``separator`` one
-    before the second sentence (RoBERTa has ``</s>`` there).
-    """
-
-    def __init__(self, sentences: Sequence[Any], *, begin: int, separator: int | None, max_length: int) -> None:
-        super().__init__()
-        self._sentences = sentences
-        self._begin = begin
-        self._separator = [] if separator is None or len(sentences) == 1 else [separator]
-        lengths = [np.asarray(part.sizes, dtype=np.int64) - 1 for part in sentences]
-        fixed = 1 + len(sentences) + len(self._separator)
-        budget = max_length - fixed
-        self._kept = (
-            shared_lengths(lengths[0], lengths[1], budget) if len(lengths) == 2 else (np.minimum(lengths[0], budget),)
-        )
-        self.sizes = fixed + np.sum(self._kept, axis=0)
-
-    def __getitem__(self, index: int) -> Tensor:
-        parts = [torch.tensor([self._begin])]
-        for number, (sentences, kept) in enumerate(zip(self._sentences, self._kept, strict=True)):
-            sentence = sentences[index]
-            if number:
-                parts.append(torch.tensor(self._separator, dtype=torch.long))
-            parts += [sentence[: kept[index]], sentence[-1:]]
-        return torch.cat(parts)
-
-
-# SQuAD
-
-
 @dataclass
 class SquadTaskConfig(FairseqDataclass):
     """Options of the task; every field is a flag of fairseq-train and a key of hydra's ``task`` group."""
@@ -176,7 +48,7 @@ class SquadTaskConfig(FairseqDataclass):
 
 
 @register_task("squad", dataclass=SquadTaskConfig)
-class SquadTask(WholeValidation):
+class SquadTask(FairseqTask):
     """Question answering on the features of 'truneg data prepare', with the package's bert and electra models.
 
     It is for a checkpoint's own data or, with ``from_checkpoint``, for others of their kind.
@@ -210,6 +82,12 @@ class SquadTask(WholeValidation):
         features = SquadFeatures.load(Path(self.cfg.data) / split)
         self.datasets[split] = SquadDataset(features, split, self.dictionary.pad(), shuffle=split == "train")
         logger.info(f"{self.cfg.data}/{split}: {len(features.ids):,} questions, {len(features):,} windows")
+
+    def get_batch_iterator(self, dataset: Any, *args: Any, **kwargs: Any) -> Any:
+        """Validation covers every window; fairseq leaves out a batch of less than --required-batch-size-multiple."""
+        if dataset is not self.datasets.get("train"):
+            kwargs["required_batch_size_multiple"] = 1
+        return super().get_batch_iterator(dataset, *args, **kwargs)
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
         """The model with its head."""
@@ -251,7 +129,7 @@ class SquadTask(WholeValidation):
     target_dictionary = source_dictionary
 
 
-class SquadDataset(_Sized):
+class SquadDataset(FairseqDataset):
     """The windows of a split; an item is the number of a window, :meth:`collater` makes the batch.
 
     Every batch carries the split's name; without ``shuffle``, which orders each epoch anew, the longest come first.
@@ -265,8 +143,16 @@ class SquadDataset(_Sized):
         self._pad = pad
         self._shuffle = shuffle
 
+    def __len__(self) -> int:
+        return len(self.sizes)
+
     def __getitem__(self, index: int) -> int:
         return index
+
+    def size(self, index: int) -> int:
+        return int(self.sizes[index])
+
+    num_tokens = size
 
     def num_tokens_vec(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
         return self.sizes[indices]

@@ -1,10 +1,10 @@
 """GLUE's eight tasks: their official files, their data for fairseq, their settings, answers and metrics.
 
 A file is GLUE's own (tab-separated) or Hugging Face's (nyu-mll/glue: Parquet, or what ``datasets`` writes of it), which
-have the same examples. A prepared task ``TASK/`` holds ``input0/``, ``input1/`` (pairs only) and ``label/``, each with
-its ``dict.txt`` and fairseq's binary files ``train``, ``valid``, ``valid1`` (MNLI mismatched), ``test`` and ``test1``,
-in the order of the official files, whose ids ``ids/SPLIT.txt`` has. STS-B has ``label/SPLIT.label`` instead, one
-score / 5 a line.
+have the same examples. A prepared task ``TASK/`` is what fairseq's task sentence_prediction reads: ``input0/``,
+``input1/`` (pairs only) and ``label/``, each with its ``dict.txt`` and fairseq's binary files ``train``, ``valid``,
+``valid1`` (MNLI mismatched), ``test`` and ``test1``, in the order of the official files, whose ids ``ids/SPLIT.txt``
+has. STS-B has ``label/SPLIT.label`` instead, one score / 5 a line.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from ..errors import TrueNegError, require
 from ..files import replacing_text
 from ..launch.training_run import Diverged
 from ..results.result import Metric
-from ..vocabulary import EOS, UNKNOWN
+from ..vocabulary import BOS, EOS, UNKNOWN
 from ..workers import Progress
-from . import PredictOptions, PrepareOptions
-from .task import BASE_WIDTH, LARGE_WIDTH, FinetuningTask, Recipe, count_longer, electra_layer_lr_decay
+from . import PredictOptions
+from .task import BASE_WIDTH, LARGE_WIDTH, FinetuningTask, Recipe, electra_layer_lr_decay
 
 if TYPE_CHECKING:
     from ..convert.architecture import ModelConfig
@@ -73,7 +73,11 @@ class Glue(FinetuningTask):
     hub_labels: tuple[str, ...] = ()
 
     counted = "examples"
-    chosen = ("labels", "swap_pairs")
+    max_length = 128
+
+    @property
+    def chosen(self) -> Sequence[str]:
+        return ("max_length", *(["swap_pairs"] * self.doubled))
 
     @property
     def regression(self) -> bool:
@@ -94,9 +98,6 @@ class Glue(FinetuningTask):
             raise TrueNegError(f"{folder}: {', '.join(missing)} missing; expected the official files of {self.name}")
         return found
 
-    def choose(self, options: PrepareOptions) -> dict[str, Any]:
-        return {"labels": list(self.labels), "swap_pairs": options.swap_pairs and self.doubled}
-
     def write(
         self, folder: Path, files: Mapping[str, Path], vocabulary: PretrainedVocabulary, chosen: Mapping[str, Any]
     ) -> dict[str, Any]:
@@ -109,19 +110,23 @@ class Glue(FinetuningTask):
             (folder / name).mkdir()
         if self.labels:
             (folder / "label" / "dict.txt").write_text("".join(f"{label} 1\n" for label in self.labels))
-        if chosen["swap_pairs"] and "train" in splits:
+        if chosen.get("swap_pairs") and "train" in splits:
             once = splits["train"]
             (first, second), labels = once.texts, once.labels and once.labels * 2
             texts = (first + second, second + first)
             splits["train"] = replace(once, ids=once.ids * 2, texts=texts, labels=labels)
-        return {name: _write_split(self, name, split, vocabulary, folder) for name, split in splits.items()}
+        longest = chosen["max_length"]
+        return {
+            name: _write_split(self, name, split, vocabulary, folder, max_length=longest)
+            for name, split in splits.items()
+        }
 
     def shown(self, info: Mapping[str, Any]) -> tuple[str, str, dict[str, Metric]]:
         return self.name, "GLUE", {_SHOWN.get(self.name, "accuracy"): Metric(self.name, True, averaged=True)}
 
     def recipe(self, config: ModelConfig, info: Mapping[str, Any]) -> Recipe:
         """The settings of ELECTRA's paper and code: batches of 32, 3 epochs (10 for RTE and STS-B), a learning rate of
-        3e-4 for small models, 1e-4 for base, 5e-5 for large, dropout 0.1, 128 tokens.
+        3e-4 for small models, 1e-4 for base, 5e-5 for large, dropout 0.1, and 128 tokens (of the data).
 
         BERT has those of ELECTRA, whose code goes back to BERT, but 3 epochs on every task and one learning rate for
         all layers: 3e-5 for base and 2e-5 for large models, of the four that Devlin et al. (2019, Section 4.1) chose
@@ -133,15 +138,15 @@ class Glue(FinetuningTask):
             lr=small if width < BASE_WIDTH else base if width < LARGE_WIDTH else large,
             layer_lr_decay=1.0 if bert else electra_layer_lr_decay(width),
             epochs=10 if self.name in ("RTE", "STS-B") and not bert else 3,
-            max_length=min(128, config.positions),
         )
 
-    def flags(self, config: ModelConfig, recipe: Recipe) -> list[object]:
+    def flags(self, config: ModelConfig) -> list[object]:
         valid = ",".join(split for split, _ in self.files if split.startswith("valid"))
         return [
-            *("--task", "glue", "--criterion", "sentence_prediction", "--classification-head-name", _HEAD),
-            *("--num-classes", max(1, len(self.labels)), *(["--regression-target"] * self.regression)),
-            *("--max-positions", config.positions, "--max-length", recipe.max_length, "--find-unused-parameters"),
+            *("--task", "sentence_prediction", "--criterion", "sentence_prediction", "--init-token", BOS),
+            *("--classification-head-name", _HEAD, "--num-classes", max(1, len(self.labels))),
+            *(*(["--regression-target"] * self.regression), "--max-positions", config.positions),
+            "--find-unused-parameters",
             *("--dropout", _DROPOUT, "--attention-dropout", _DROPOUT, "--pooler-dropout", _DROPOUT),
             *("--valid-subset", valid),
         ]
@@ -355,26 +360,39 @@ def read_ids(prepared: Path, split: str) -> list[str]:
     return (prepared / "ids" / f"{split}.txt").read_text(encoding="utf-8").split("\n")[:-1]
 
 
+def shared_lengths(
+    first: NDArray[np.int64], second: NDArray[np.int64], budget: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """How much of two sentences is kept, shape (N,) each: the longer one gives a token until both have the budget."""
+    kept = np.minimum(first, np.maximum(budget - second, (budget + 1) // 2))
+    return kept, np.minimum(second, budget - kept)
+
+
 def _write_split(
-    task: Glue, name: str, split: GlueSplit, vocabulary: PretrainedVocabulary, folder: Path
+    task: Glue, name: str, split: GlueSplit, vocabulary: PretrainedVocabulary, folder: Path, *, max_length: int
 ) -> dict[str, int]:
+    """Writes the examples, each cut to ``max_length`` tokens with ``<s>`` and a ``</s>`` behind every sentence."""
     import torch
     from fairseq.data.indexed_dataset import make_builder
 
-    lengths = np.ones(len(split), dtype=np.int64)  # <s>
-    unknown = 0
+    sentences: list[list[NDArray[np.int64]]] = []
     with Progress(total=len(split) * len(split.texts), desc=f"{task.name} {name}", unit=" sentences") as progress:
-        for number, texts in enumerate(split.texts):
-            path = folder / f"input{number}" / name
-            builder = make_builder(f"{path}.bin", impl="mmap", vocab_size=len(vocabulary.symbols))
+        for texts in split.texts:
+            sentences.append([])
             for start in range(0, len(texts), _SENTENCES):
-                batch = texts[start : start + _SENTENCES]
-                for place, ids in enumerate(vocabulary.encode_batch(batch), start):
-                    unknown += int((ids == UNKNOWN).sum())
-                    lengths[place] += len(ids) + 1
-                    builder.add_item(torch.from_numpy(np.append(ids, EOS)))
+                sentences[-1] += vocabulary.encode_batch(batch := texts[start : start + _SENTENCES])
                 progress.update(len(batch))
-            builder.finalize(f"{path}.idx")
+    lengths = np.zeros((2, len(split)), dtype=np.int64)
+    for number, encoded in enumerate(sentences):
+        lengths[number] = [len(ids) for ids in encoded]
+    budget = max_length - 1 - len(sentences)
+    kept = shared_lengths(lengths[0], lengths[1], budget)
+    for number, encoded in enumerate(sentences):
+        path = folder / f"input{number}" / name
+        builder = make_builder(f"{path}.bin", impl="mmap", vocab_size=len(vocabulary.symbols))
+        for ids, length in zip(encoded, kept[number].tolist(), strict=True):
+            builder.add_item(torch.from_numpy(np.append(ids[:length], EOS)))
+        builder.finalize(f"{path}.idx")
     path = folder / "label" / name
     if split.labels is not None and task.regression:
         lines = (f"{float(label) / _HIGHEST_SCORE!r}\n" for label in split.labels)
@@ -387,9 +405,9 @@ def _write_split(
     (folder / "ids" / f"{name}.txt").write_text("".join(f"{each}\n" for each in split.ids), encoding="utf-8")
     return {
         "examples": len(split),
-        "tokens": int(lengths.sum()) - len(split),  # without <s>
-        "unknown": unknown,
-        **count_longer(lengths),
+        "tokens": int(lengths.sum()) + len(split) * len(sentences),  # before they are cut, without <s>
+        "unknown": sum(int((ids == UNKNOWN).sum()) for encoded in sentences for ids in encoded),
+        "cut": int((lengths.sum(axis=0) > budget).sum()),
         "with an empty sentence": split.empty,
         "broken lines skipped": split.skipped,
     }

@@ -66,7 +66,7 @@ class FinetuningRun(TrainingRun):
     def own_flags(self) -> list[object]:
         config, recipe = config_of(self.start), self.recipe
         return [
-            *(self.prepared.resolve(), *self.task.flags(config, recipe)),
+            *(self.prepared.resolve(), *self.task.flags(config)),
             *("--optimizer", "electra_adam", "--lr", recipe.lr, "--layer-lr-decay", recipe.layer_lr_decay),
             *("--lr-scheduler", "electra_linear", "--warmup-ratio", 0.1, "--weight-decay", recipe.weight_decay),
             *("--clip-norm", 1.0, "--batch-size", recipe.batch_size, "--total-num-update", recipe.updates),
@@ -200,11 +200,11 @@ def make_recipe(task: FinetuningTask, info: dict[str, Any], start: Checkpoint, o
     recipe = task.recipe(config, info)
     given = {name: value for name in asdict(recipe) if (value := getattr(options, name, None)) is not None}
     recipe = replace(recipe, **given)
-    windows = info.get("max_length", recipe.max_length)
-    if recipe.max_length > config.positions or recipe.max_length != windows:
-        of_windows = f", and the {windows} of the windows in {folder}" if "max_length" in info else ""
-        expected = f"at most the model's {config.positions} positions{of_windows}"
-        raise TrueNegError(f"--max-length {recipe.max_length}: expected {expected}")
+    if info["max_length"] > config.positions:
+        raise TrueNegError(
+            f"{folder}: has examples of {info['max_length']} tokens, {start.path} has {config.positions} positions; "
+            f"prepare the data with --max-length {config.positions}"
+        )
     examples = info["splits"]["train"][task.counted]
     return replace(recipe, updates=recipe.epochs * math.ceil(examples / recipe.batch_size))
 

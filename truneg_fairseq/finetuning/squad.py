@@ -27,7 +27,7 @@ from .squad_features import (
     score_answers,
 )
 from .squad_files import Question, SquadData, exact_match_and_f1, read_squad, write_json
-from .task import LARGE_WIDTH, FinetuningTask, Recipe, count_longer, electra_layer_lr_decay
+from .task import LARGE_WIDTH, FinetuningTask, Recipe, electra_layer_lr_decay
 
 if TYPE_CHECKING:
     from ..convert.architecture import ModelConfig
@@ -47,7 +47,7 @@ class Squad(FinetuningTask):
 
     name = "SQuAD"
     counted = "windows"
-    chosen = ("max_length",)
+    max_length = 384
 
     def find_files(self, places: Sequence[Path]) -> dict[str, Path]:
         named = [path for place in places for path in ([place] if place.is_file() else sorted(place.glob("*")))]
@@ -87,10 +87,9 @@ class Squad(FinetuningTask):
             lr=1e-4 if config.hidden_size < LARGE_WIDTH else 5e-5,
             layer_lr_decay=electra_layer_lr_decay(config.hidden_size),
             epochs=2,
-            max_length=info["max_length"],
         )
 
-    def flags(self, config: ModelConfig, recipe: Recipe) -> list[object]:
+    def flags(self, config: ModelConfig) -> list[object]:
         return ["--task", "squad", "--criterion", "squad"]
 
     def evaluate(self, model: Any, task: Any, prepared: Path, folder: Path) -> dict[str, Any]:
@@ -200,7 +199,6 @@ def build_features(
         "tokens": int(features.lengths.sum()),
         "unknown": int((features.context_tokens == UNKNOWN).sum() + (features.question_tokens == UNKNOWN).sum()),
         "questions cut": sum(len(query) > longest for query in queries),
-        **count_longer(lengths + np.array(whole, dtype=np.int64) + SPECIAL_TOKENS),
         "not found": not_found,
     }
     return features, counts

@@ -8,9 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ..data.tokenizer import PretrainedVocabulary
 from ..files import file_digest, is_new, new_folder, read_json, require_same, write_json
 from ..registry import TASKS
@@ -22,7 +19,6 @@ if TYPE_CHECKING:
 
 BASE_WIDTH, LARGE_WIDTH = 768, 1024  # from these on a model has the learning rates of ELECTRA's base and large ones
 _INFO_FILE = "info.json"
-_COUNTED_LENGTHS = (128, 512)  # tokens; longer examples are counted
 
 
 @dataclass(frozen=True)
@@ -32,7 +28,6 @@ class Recipe:
     lr: float  # the highest, of the head
     layer_lr_decay: float  # of the learning rate from layer to layer, downwards
     epochs: int
-    max_length: int  # tokens of an example
     batch_size: int = 32  # examples an update
     weight_decay: float = 0.01  # decoupled
     updates: int = 0  # of the learning rate's schedule, after which training stops
@@ -48,7 +43,12 @@ class FinetuningTask(ABC):
 
     name: str  # of ``--tasks``, and of the prepared folder
     counted: ClassVar[str]  # what an example of fairseq's is called in ``info.json``
-    chosen: ClassVar[Sequence[str]]  # the options of ``truneg data prepare`` that the data depend on
+    max_length: ClassVar[int]  # tokens of an example, unless ``truneg data prepare --max-length`` says another
+
+    @property
+    def chosen(self) -> Sequence[str]:
+        """The options of ``truneg data prepare`` that the data depend on."""
+        return ("max_length",)
 
     @abstractmethod
     def find_files(self, places: Sequence[Path]) -> dict[str, Path]:
@@ -56,7 +56,8 @@ class FinetuningTask(ABC):
 
     def choose(self, options: PrepareOptions) -> dict[str, Any]:
         """The values of :attr:`chosen`."""
-        return {name: getattr(options, name) for name in self.chosen}
+        values = {name: getattr(options, name) for name in self.chosen}
+        return values | {"max_length": options.max_length or self.max_length}
 
     @abstractmethod
     def write(
@@ -73,7 +74,7 @@ class FinetuningTask(ABC):
         """The settings for a model; ``updates`` follow from the others."""
 
     @abstractmethod
-    def flags(self, config: ModelConfig, recipe: Recipe) -> list[object]:
+    def flags(self, config: ModelConfig) -> list[object]:
         """fairseq-train's for task, criterion and validation."""
 
     @abstractmethod
@@ -126,8 +127,3 @@ def describe(info: Mapping[str, Any]) -> list[str]:
         missing = counts.get("not found", {}).items()
         lines += [f"{split}: {kept} {len(ids):,}, {reason} ({ids[0]})" for reason, ids in missing]
     return lines
-
-
-def count_longer(lengths: NDArray[np.int64]) -> dict[str, int]:
-    """How many examples are longer than 128 and than 512 tokens."""
-    return {f"longer than {length}": int((lengths > length).sum()) for length in _COUNTED_LENGTHS}
