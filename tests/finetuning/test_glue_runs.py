@@ -213,9 +213,7 @@ def test_what_the_model_does_not_fit_is_refused_before_training(checkpoint, prep
     with pytest.raises(SystemExit, match=r"small.pt: has \d+ embeddings, the dictionary of .*RTE has \d+ symbols"):
         finetune(small, prepared, tmp_path / "out", "--tasks", "RTE")
     short = write_model(tmp_path, data, name="short.pt", max_position_embeddings=15)
-    with pytest.raises(
-        SystemExit, match=r"examples of 16 tokens, .*short.pt has 15 positions; .*--max-length 15"
-    ):
+    with pytest.raises(SystemExit, match=r"examples of 16 tokens, .*short.pt has 15 positions; .*--max-length 15"):
         finetune(short, prepared, tmp_path / "out", "--tasks", "RTE")
     roberta = write_model(tmp_path, data, "RobertaForMaskedLM")
     with pytest.raises(SystemExit, match=r"is fairseq's roberta; expected a bert or electra model .*own recipes"):

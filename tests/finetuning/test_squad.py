@@ -160,7 +160,7 @@ def test_windows_as_tokens(vocabularies, tmp_path, monkeypatch):
     assert [CONTEXT[a:b] for a, b in features.spans(2)[4:-1]] == ["sat", ".", "日", "本", "cat", "!"]
     assert features.spans(2)[[0, 3, -1]].tolist() == [[-1, -1]] * 3
     assert (counts["windows"], counts["windows without the answer"], counts["tokens"]) == (3, 1, 35)
-    assert (counts["unknown"], counts["questions cut"], counts["longer than 128"]) == (1, 1, 0)
+    assert (counts["unknown"], counts["questions cut"]) == (1, 1)
 
 
 def test_which_answer_is_the_label(vocabularies):
@@ -253,10 +253,10 @@ def test_prepare(files, data, tmp_path, capsys):
     assert printed == [
         f"{tmp_path / 'out' / 'SQuAD'}: made",
         "train: 2 questions, 1 impossible, 1 contexts, 2 windows, 1 windows without the answer, 38 tokens, 1 unknown, "
-        "0 questions cut, 0 longer than 128, 0 longer than 512",
+        "0 questions cut",
         "train: left out 1, answer not at its place in the context (q2)",
         "valid: 3 questions, 1 impossible, 1 contexts, 3 windows, 2 windows without the answer, 57 tokens, 1 unknown, "
-        "0 questions cut, 0 longer than 128, 0 longer than 512",
+        "0 questions cut",
         "valid: kept 1, answer not at its place in the context (q2)",
     ]
     info = json.loads((tmp_path / "out" / "SQuAD" / "info.json").read_text())

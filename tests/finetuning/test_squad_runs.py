@@ -139,7 +139,7 @@ def test_the_settings_are_electras(pretrained, features, tmp_path):
     --total-num-update {updates}
     """.split()
     assert set(zip(expected[::2], expected[1::2], strict=True)) <= set(itertools.pairwise(map(str, run.flags)))
-    large = squad.Squad().recipe(SimpleNamespace(hidden_size=1024), {"max_length": 384})
+    large = squad.Squad().recipe(SimpleNamespace(hidden_size=1024), {})
     assert (large.lr, large.layer_lr_decay) == (5e-5, 0.9)
 
 
