@@ -86,14 +86,12 @@ def scores(pairs: JudgedPairs, sources: Mapping[str, Alternatives], scorer: Scor
         width = len(place.tokens)
         size = len(mine) if scorer is None else max(1, scorer.batch_tokens // width)
         for chosen in np.split(mine, range(size, len(mine), size)):
-            tokens = torch.from_numpy(np.repeat(place.query().tokens[None], len(chosen), axis=0)).to(device)
+            tokens = torch.from_numpy(place.tokens).to(device).repeat(len(chosen), 1)
             positions = torch.arange(len(chosen), device=device) * width + place.position
             candidate, every = torch.from_numpy(pairs.candidate[chosen]).to(device), torch.ones_like(positions).bool()
-            gold = torch.full_like(positions, place.gold)
-            tokens[:, place.position] = gold
             none = torch.empty(len(chosen), 0, device=device)  # no logits: nothing is predicted
+            gold, lengths = torch.full_like(positions, place.gold), torch.full_like(positions, width)
             batch = MaskedPredictions(none, tokens, positions, gold, candidate, every, every)
-            lengths = torch.full_like(positions, width)
             passes: Any = None if scorer is None else scorer.passes(batch, lengths, with_layers=True)
             for name, source in sources.items():
                 found[name][chosen] = source.to(device).feature(batch, candidate, passes).float().cpu()

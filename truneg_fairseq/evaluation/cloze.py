@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 from scipy import stats
 from typing_extensions import override
 
-from ..results.intervals import Ratio
 from ..results.result import BITS, Metric
 from .models import OpenedModel
 from .people import COMMON, read_answers
 from .scorer import WINDOW, Query, Scorer, Tokens
-from .yardstick import Scores, Task, Yardstick
+from .yardstick import Scores, Task, Yardstick, ratios_of
 
 BEST = 10  # words that a model may give
 TASK, CORPUS_TASK = "cloze", "cloze corpus word"
@@ -71,8 +70,7 @@ class Cloze(Yardstick):
 
     def __init__(self, task: Task, tokens: Tokens, last: OpenedModel) -> None:
         super().__init__(task, tokens, last)
-        (path,) = task.paths
-        answers, self._table, self.items = read_answers(path), self._load_table(), []
+        answers, self._table, self.items = read_answers(self._file), self._load_table(), []
         self.sha256 = answers.sha256
         encoded = tokens.encode_batch([context.text for context in answers.contexts])
         for context, before in zip(answers.contexts, encoded, strict=True):
@@ -141,17 +139,12 @@ class Cloze(Yardstick):
 
     def _scores(self, rows: Iterable[tuple[int, NDArray[np.floating]]], items: list[Item]) -> dict[str, Scores]:
         """The rows: the index of an item and the logarithms of the probabilities of all tokens there, shape (V,)."""
-        names = [*(name for name in self.metrics if name != "listed" or self._table), CORPUS_TASK]
-        values = np.full((len(names), len(items)), np.nan)
-        for index, row in rows:
-            found = self._of_row(row.astype(np.float64), items[index])
-            values[:, index] = [found.get(name, np.nan) for name in names]
-        there = np.isfinite(values) | np.isposinf(values)
-        parts = zip(names, np.where(there, values, 0.0), there.astype(np.float64), strict=True)
-        ratios = {name: Ratio(value, defined) for name, value, defined in parts}
-        corpus, names_of_items = ratios.pop(CORPUS_TASK), [item.name for item in items]
-        scores = {TASK: Scores(ratios, names_of_items)}
-        return scores | ({CORPUS_TASK: Scores({BITS: corpus}, names_of_items)} if corpus.items else {})
+        values = {index: self._of_row(row.astype(np.float64), items[index]) for index, row in rows}
+        parts = [{name: (value, 1.0) for name, value in values[index].items()} for index in range(len(items))]
+        metrics = [name for name in self.metrics if name != "listed" or self._table]
+        names, corpus = [item.name for item in items], ratios_of(parts, [CORPUS_TASK])[CORPUS_TASK]
+        scores = {TASK: Scores(ratios_of(parts, metrics), names)}
+        return scores | ({CORPUS_TASK: Scores({BITS: corpus}, names)} if corpus.items else {})
 
     def _of_row(self, row: NDArray[np.float64], item: Item) -> dict[str, float]:
         """A context's metrics, of the logarithms of the probabilities, shape (V,); those that it has."""

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from ..corpus_counts import DEFAULT_SHARE, CountsShare
-from ..errors import TrueNegError
 from ..objectives.false_negatives import context_cosine
 from ..objectives.options import TABLE, named_sources
 from ..objectives.passes import MaskedPredictions
@@ -24,13 +23,12 @@ from ..results.html import Cell, Page, Section, Word
 from ..results.tables import Table
 from ..synonyms.building import provide_table
 from ..workers import Progress
-from .held_out import acceptance, exclusions, judge_of
-from .models import OpenedModel, OpeningOptions
+from .held_out import acceptance, exclusions, flaw_of, judge_of
+from .models import OpenedModel, OpeningOptions, require_mask
 
 RIGHT, FALSE_NEGATIVE, TRUE_NEGATIVE = "right", "false negative", "true negative"
 _COLORS = {RIGHT: "\x1b[32m", FALSE_NEGATIVE: "\x1b[1;33m", TRUE_NEGATIVE: "\x1b[35m"}
 _PLAIN = "\x1b[0m"
-SCORES = {"embedding": "embedding cosine", "context": "context cosine"}
 _TOP = 5  # likeliest words to show
 _BATCH = 32  # masked copies of a sentence at a time
 
@@ -89,7 +87,7 @@ class ExplainedSentence:
                 marked = (f"[{paint(one, FALSE_NEGATIVE)}]" if one == word.prediction else one for one in word.synonyms)
                 yield f"    synonyms: {' '.join(marked)}"
             if word.scores:
-                yield "    scores: " + ", ".join(f"{SCORES[name]} {value:.3g}" for name, value in word.scores.items())
+                yield "    scores: " + ", ".join(f"{name} cosine {value:.3g}" for name, value in word.scores.items())
 
 
 class Explainer:
@@ -115,9 +113,9 @@ class Explainer:
         trained_with = opened.recorded_table() if synonym_table is None else None
         if trained_with is not None and trained_with.is_file():
             synonym_table = trained_with
-        if opened.generates or (tokens := opened.tokens()).mask is None:
-            raise TrueNegError(f"{model}: has no mask, or generates token by token; expected a masked LM")
-        self._detector, self._tokens, self._vocabulary = detector, tokens, tokens.vocabulary
+        self._detector, self._tokens = detector, opened.tokens()
+        require_mask(self._tokens, model, "truneg explain")
+        self._vocabulary = self._tokens.vocabulary
         self._word = self._vocabulary.name_of
         self._model = opened.scorer(self._tokens, counts=counts)
         self._model.share = share
@@ -184,7 +182,7 @@ class Explainer:
         probabilities = judged.logits[row].float().softmax(-1)
         best = probabilities.topk(min(_TOP, len(self._vocabulary)))
         listed = self._table.synonyms(gold).tolist()
-        verdict, reason = self._verdict(judged, row, gold, prediction, listed)
+        verdict, reason = self._verdict(judged, row, listed)
         if verdict == FALSE_NEGATIVE:
             reason += f"; people accept it with a probability of {chance:.2f}"
         return MaskedWord(
@@ -200,31 +198,26 @@ class Explainer:
             reason=reason,
         )
 
-    def _verdict(  # noqa: PLR0911
-        self, judged: MaskedPredictions, row: int, gold: int, prediction: int, listed: Sequence[int]
-    ) -> tuple[str, str]:
+    def _verdict(self, judged: MaskedPredictions, row: int, listed: Sequence[int]) -> tuple[str, str]:
+        """What the prediction is, and why; ``listed`` are the synonyms of the original word."""
         assert judged.whole_word is not None and judged.is_false_negative is not None
+        gold, prediction, source = int(judged.gold[row]), int(judged.prediction[row]), self._table.source
+        among = f"{self._word(gold)!r} has no synonym in the table ({source})"
+        if listed:
+            synonyms = f"among the {len(listed)} synonyms" if len(listed) > 1 else "the one synonym"
+            is_there = "is" if prediction in listed else "is not"
+            among = f"{self._word(prediction)!r} {is_there} {synonyms} of {self._word(gold)!r} ({source})"
         if prediction == gold:
             return RIGHT, "the original word"
         if judged.is_false_negative[row]:
-            if not (self._tokens.is_word[gold] and self._tokens.is_word[prediction]):
-                return TRUE_NEGATIVE, "not a word for another word"
-            if self._excluded is not None and prediction in self._excluded.synonyms(gold):
-                return TRUE_NEGATIVE, f"{self._word(prediction)!r} is another form of the same word, or its opposite"
-            found = self._among(gold, prediction, listed)
-            return FALSE_NEGATIVE, found if judged.acceptance is None else f"judged acceptable ({self._detector})"
+            if flaw := flaw_of(gold, prediction, self._tokens, self._excluded):
+                return TRUE_NEGATIVE, flaw
+            return FALSE_NEGATIVE, among if judged.acceptance is None else f"judged acceptable ({self._detector})"
         if not judged.whole_word[row]:
             return TRUE_NEGATIVE, f"{self._word(gold)!r} is a piece of a word; pieces are never corrected"
         if prediction in listed or TABLE not in self._detector.split("+"):
             return TRUE_NEGATIVE, f"judged unacceptable ({self._detector})"
-        return TRUE_NEGATIVE, self._among(gold, prediction, listed)
-
-    def _among(self, gold: int, prediction: int, listed: Sequence[int]) -> str:
-        if not listed:
-            return f"{self._word(gold)!r} has no synonym in the table ({self._table.source})"
-        among = f"among the {len(listed)} synonyms" if len(listed) > 1 else "the one synonym"
-        found = f"{self._word(prediction)!r} is {'' if prediction in listed else 'not '}{among}"
-        return f"{found} of {self._word(gold)!r} ({self._table.source})"
+        return TRUE_NEGATIVE, among
 
 
 _MEANINGS = {
@@ -248,7 +241,7 @@ def explanation_page(sentences: Sequence[ExplainedSentence], title: str) -> Page
 def _section(number: int, sentence: ExplainedSentence) -> Section:
     words: list[Word] = []
     rows: list[list[Cell | str]] = []
-    names = [name for name in SCORES if any(name in word.scores for word in sentence.masked)]
+    names = list(dict.fromkeys(name for word in sentence.masked for name in word.scores))
     for text, word in sentence.parts:
         if word is None:
             words.append(Word(text))
@@ -260,7 +253,6 @@ def _section(number: int, sentence: ExplainedSentence) -> Section:
         shown = Word(stripped, kind, hint, anchor, word.prediction if wrong else "")
         words += [Word(text[: len(text) - len(stripped)]), shown]
         synonyms = " ".join(f"[{one}]" if one == word.prediction else one for one in word.synonyms)
-        scores = {name: f"{value:.3g}" for name, value in word.scores.items()}
         row: list[Cell | str] = [
             Cell(repr(word.gold), anchor=anchor),
             repr(word.prediction),
@@ -270,7 +262,7 @@ def _section(number: int, sentence: ExplainedSentence) -> Section:
             Cell(word.likeliest, kind="long"),
             Cell(synonyms or "-", kind="long"),
         ]
-        rows.append([*row, *(scores.get(name, "-") for name in names)])
+        rows.append([*row, *(f"{word.scores[name]:.3g}" if name in word.scores else "-" for name in names)])
     head = ["original", "prediction", "verdict", "reason", "p(original)", "likeliest words", "synonyms"]
     table = Table(f"Sentence {number}: its words", [*head, *names], rows, filtered=True)
     return Section(f"Sentence {number}", f"sentence-{number}", words=words, tables=[table])

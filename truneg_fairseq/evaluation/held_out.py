@@ -64,7 +64,7 @@ class HeldOut(Yardstick):
 
     def __init__(self, task: Task, tokens: Tokens, last: OpenedModel) -> None:
         super().__init__(task, tokens, last)
-        (self._source,) = task.files
+        self._source = str(self._file)
         self.described = f"{HELD_OUT}: {(tokens.folder or Path()) / self._source}"
         if tokens.folder is None:
             if not Path(self._source).is_file():
@@ -103,20 +103,13 @@ class HeldOut(Yardstick):
     def _batches(self, scorer: Scorer, *, judged: bool = True) -> Iterator[Batch]:
         """All samples, or if some choose the share of counts, these or the others."""
         first = 0
-        for batch in self._all_batches(scorer):
+        folder = self._tokens.folder
+        for batch in self._of_text(scorer) if folder is None else self._of_split(folder, scorer):
             numbers, first = torch.arange(first, first + len(batch[0])), first + len(batch[0])
             chosen = numbers.remainder(_FIT_EVERY).eq(_FIT_EVERY - 1).ne(judged) if self._task.fits else numbers.ge(0)
             if chosen.any():
                 tokens, target, lengths = (part[chosen] for part in batch)
                 yield tokens, target, lengths
-
-    def _all_batches(self, scorer: Scorer) -> Iterable[Batch]:
-        if self._tokens.folder is None:
-            self._longest = self._longest or min(_LONGEST, scorer.longest)
-            if scorer.longest < self._longest:
-                raise TrueNegError(f"{scorer.path}: reads {scorer.longest} tokens, others more; name it first")
-            return list(self._of_text(self._longest))
-        return self._of_split(self._tokens.folder, scorer)
 
     def _of_split(self, data: Path, scorer: Scorer) -> Iterator[Batch]:
         from fairseq import utils
@@ -157,17 +150,20 @@ class HeldOut(Yardstick):
                 )
             yield tokens, sample["target"], tokens.ne(self._tokens.padding).sum(1)
 
-    def _of_text(self, longest: int) -> Iterator[Batch]:
+    def _of_text(self, scorer: Scorer) -> Iterator[Batch]:
         """The masks of a sample depend on the seed and on its place in the text, whatever the size of a batch."""
         from ..hf.collator import DataCollatorForTrueNegatives
         from .hf_scorer import HuggingFaceTokens
 
         assert isinstance(self._tokens, HuggingFaceTokens)
-        path, padding, size = Path(self._source), self._tokens.padding, self._task.batch_size
+        longest = self._longest = self._longest or min(_LONGEST, scorer.longest)
+        if scorer.longest < longest:
+            raise TrueNegError(f"{scorer.path}: reads {scorer.longest} tokens, others more; name it first")
+        padding, size = self._tokens.padding, self._task.batch_size
         collator = DataCollatorForTrueNegatives(self._tokens.tokenizer)
         seed = 1 if self._task.mask_seed is None else self._task.mask_seed
         samples = list[Tensor]()
-        for text in documents(read_lines(path)):
+        for text in documents(read_lines(Path(self._source))):
             (tokens,) = self._tokens.encode_batch([text])
             cuts = range(0, len(tokens), longest - 2)
             samples += [torch.from_numpy(self._tokens.framed(tokens[at : at + longest - 2])) for at in cuts]
@@ -203,6 +199,15 @@ def exclusions(tokens: Tokens) -> SynonymTable | None:
         return provide_exclusions(tokens.vocabulary, tokens.tables)
     except TrueNegError:
         return None
+
+
+def flaw_of(gold: int, prediction: int, tokens: Tokens, excluded: SynonymTable | None) -> str:
+    """Why people would not accept a prediction that an objective marks; "" for one that they may accept."""
+    if not tokens.is_word[[gold, prediction]].all():
+        return "not a word for another word"
+    if excluded is not None and prediction in excluded.synonyms(gold):
+        return f"{tokens.vocabulary.name_of(prediction)!r} is another form of the same word, or its opposite"
+    return ""
 
 
 def count(judged: MaskedPredictions) -> tuple[Tensor, Tensor]:
@@ -255,9 +260,7 @@ class FalseNegatives:
         real = [
             index
             for index, (one, other) in enumerate(pairs)
-            if (one, other) not in self.examples
-            and self.tokens.is_word[[one, other]].all()
-            and not (self.excluded is not None and other in self.excluded.synonyms(one))
+            if (one, other) not in self.examples and not flaw_of(one, other, self.tokens, self.excluded)
         ]
         chances = acceptance(scorer.embeddings, gold, prediction).tolist()
         probabilities, width = judged.logits[rows].float().softmax(-1), judged.original.size(1)

@@ -26,7 +26,7 @@ from ..synonyms.wordnet import open_database
 from .models import OpenedModel
 from .people import Candidate, Judgements, Target, is_accepted, is_conceivable, read_people
 from .scorer import WINDOW, Query, Scorer, Tokens
-from .yardstick import Scores, Task, Yardstick
+from .yardstick import Scores, Task, Yardstick, ratios_of
 
 CUT = 10  # words that a model may give: the 10 of F^10 and R@10
 PEOPLE = " (people)"  # how the names of tasks end whose candidates are only those that people wrote
@@ -168,8 +168,7 @@ class Lexsub(Yardstick):
 
     def __init__(self, task: Task, tokens: Tokens, last: OpenedModel) -> None:
         super().__init__(task, tokens, last)
-        (path,) = task.paths
-        judgements, self._table, self._numbers = read_people(path), self._load_table(), dict[str, int]()
+        judgements, self._table, self._numbers = read_people(self._file), self._load_table(), dict[str, int]()
         self._lemmas = lru_cache(maxsize=4)(self._lemmas_of)
         self.sha256 = judgements.sha256
         placed = places_of(judgements, tokens)
@@ -215,7 +214,7 @@ class Lexsub(Yardstick):
         if self._table is not None:
             rows["table"] = self._look_up(scorer, self._table)
         found = {name: self._measured(each)[PEOPLE] for name, each in rows.items()}
-        found["ceiling"] = _ratios(list(map(self._of_oracle, self.places, self.gold[PEOPLE])))
+        found["ceiling"] = ratios_of(list(map(self._of_oracle, self.places, self.gold[PEOPLE])), self.metrics)
         names = [place.target.name for place in self.places]
         return {name: {SHOWN: Scores(ratios, names)} for name, ratios in found.items()}
 
@@ -226,10 +225,11 @@ class Lexsub(Yardstick):
             ranked = lemmas[np.argsort(-row, kind="stable")]
             for end, gold in self.gold.items():
                 parts[end][index].append(_of_model(row, lemmas, ranked, gold[index]))
-        return {
-            end: _ratios([{name: np.mean([one[name] for one in each], axis=0) for name in each[0]} for each in found])
+        means = {
+            end: [{name: np.mean([one[name] for one in each], axis=0) for name in each[0]} for each in found]
             for end, found in parts.items()
         }
+        return {end: ratios_of(found, self.metrics) for end, found in means.items()}
 
     def _chance(self) -> Rows:
         """Random orders of the vocabulary, nearly uniform probabilities."""
@@ -296,10 +296,6 @@ class Lexsub(Yardstick):
             own=own,
             listed=frozenset(self._lemma(word, target.pos) for word in words) - {own},
         )
-
-
-def _ratios(parts: Sequence[Parts]) -> dict[str, Ratio]:
-    return {name: Ratio(*np.array([each[name] for each in parts]).T.copy()) for name in Lexsub.metrics}
 
 
 def _of_model(row: NDArray[np.floating], lemmas: NDArray[np.int64], ranked: NDArray[np.int64], gold: Gold) -> Parts:

@@ -8,7 +8,6 @@ word's tokens to the right of the masked one are masked with it.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -18,7 +17,7 @@ from msgspec import Struct, field
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from ..files import parse_json, read_bytes
+from ..files import parse_json
 from ..results.intervals import Ratio
 from ..results.result import Metric
 from ..workers import Progress
@@ -54,19 +53,17 @@ class Blimp(Yardstick):
     def __init__(self, task: Task, tokens: Tokens, last: OpenedModel) -> None:
         super().__init__(task, tokens, last)
         files = [file for path in task.paths for file in (sorted(path.glob(self.pattern)) if path.is_dir() else [path])]
-        contents = [read_bytes(file, expected=self.expected, limit=_LARGEST_FILE) for file in files]
         found: dict[str, list[MinimalPair]] = {}
-        for file, content in zip(files, contents, strict=True):
-            for pair in self.read(file, content):
+        for file, content in zip(files, self._read(files, self.expected, _LARGEST_FILE), strict=True):
+            for pair in self.pairs_of(file, content):
                 found.setdefault(pair.paradigm, []).append(pair)
         self.paradigms = {name: pairs[: task.limit] for name, pairs in found.items()}
         self.pairs = [pair for pairs in self.paradigms.values() for pair in pairs]
         self._require(self.pairs, self.expected)
-        self.sha256 = hashlib.sha256(b"".join(contents)).hexdigest()
         self.described = f"{self.group}: {len(self.pairs):,} pairs of {len(self.paradigms)} paradigms"
 
-    def read(self, file: Path, content: bytes) -> Iterator[MinimalPair]:
-        """The pairs of a file."""
+    def pairs_of(self, file: Path, content: bytes) -> Iterator[MinimalPair]:
+        """The pairs in the content of a file."""
         for number, line in enumerate(content.splitlines(), start=1):
             if line.strip():
                 yield parse_json(line, f"{file}: line {number}", MinimalPair, expected=self.expected)
@@ -99,7 +96,7 @@ class Zorro(Blimp):
     pattern, expected = "*.txt*", "Zorro's texts, in which a wrong sentence is before each right one"
 
     @override
-    def read(self, file: Path, content: bytes) -> Iterator[MinimalPair]:
+    def pairs_of(self, file: Path, content: bytes) -> Iterator[MinimalPair]:
         lines = content.decode(errors="replace").splitlines()
         name = file.name.split(".")[0]
         for bad, good in zip(lines[::2], lines[1::2], strict=True):

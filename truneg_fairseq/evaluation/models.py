@@ -70,15 +70,10 @@ class OpenedModel:
         self.data = options.data or data_of(self.checkpoint)
 
     @property
-    def generates(self) -> bool:
-        """Whether a fairseq checkpoint predicts one token after the other: a causal LM, or one that translates."""
-        return any(name.startswith("decoder.layers.") for name in (self.checkpoint.state if self.checkpoint else ()))
-
-    @property
     def is_causal(self) -> bool:
         """Whether a fairseq checkpoint is a causal LM: a decoder without an encoder."""
-        state = self.checkpoint.state if self.checkpoint else ()
-        return self.generates and not any(name.startswith("encoder.") for name in state)
+        parts = {name.split(".")[0] for name in (self.checkpoint.state if self.checkpoint else ())}
+        return "decoder" in parts and "encoder" not in parts
 
     def tokens(self, tokenization: str = "auto") -> Tokens:
         """Of Hugging Face's folder itself, of a fairseq checkpoint those of its data.
@@ -110,8 +105,7 @@ class OpenedModel:
         if counts is not None:
             from ..objectives.build import read_corpus_targets
 
-            if causal:
-                raise TrueNegError(f"--corpus-counts: {self.path} is a causal LM; expected a masked LM")
+            require_mask(tokens, self.path, "--corpus-counts")
             scorer.counts = read_corpus_targets(counts, tokens.symbols)
         return scorer
 
@@ -136,6 +130,12 @@ def is_hugging_face(path: Path) -> bool:
     from ..convert.from_hf import ADAPTER, HUB
 
     return str(path).startswith(HUB) or any((path / name).is_file() for name in ("config.json", ADAPTER))
+
+
+def require_mask(tokens: Tokens, model: Path, asked_by: str) -> None:
+    """Refuses a causal LM where something needs a masked one."""
+    if tokens.mask is None:
+        raise TrueNegError(f"{model}: its tokenizer has no mask; expected a masked LM for {asked_by}")
 
 
 def load_table(path: Path, tokens: Tokens, dictionary: Path) -> SynonymTable:

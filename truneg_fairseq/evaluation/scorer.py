@@ -198,15 +198,18 @@ class Scorer:
         """The logarithms of the probabilities of every token at the places that are asked for, short sequences first:
         the indices of B queries and fp32, shape (B, V), on the device.
         """
-        self._check_length(queries)
-        for batch in _batches(queries, self.batch_tokens):
+        lengths_of_all = [len(query.tokens) for query in queries]
+        longest = max(lengths_of_all, default=0)
+        if longest > self.longest:
+            raise TrueNegError(
+                f"{self.path}: reads {self.longest} tokens, and the longest context has {longest}; expected a model "
+                f"of at least {max(WINDOW, longest)} positions"
+            )
+        for batch in _batches(lengths_of_all, self.batch_tokens):
             tokens, lengths = self._padded([queries[index].tokens for index in batch])
             chosen = torch.zeros_like(tokens, dtype=torch.bool)
             chosen[range(len(batch)), [queries[index].position for index in batch]] = True
-            logits = self._predict(tokens, lengths, chosen)
-            if logits.shape != (len(batch), len(self.embeddings)):
-                raise TrueNegError(f"{self.path}: has no masked-LM head; expected one of masked-LM training")
-            yield batch, logits.float().log_softmax(-1)
+            yield batch, self._predict(tokens, lengths, chosen).float().log_softmax(-1)
 
     def rows(self, queries: Sequence[Query]) -> Iterator[tuple[int, NDArray[np.floating]]]:
         """The same one query after the other: its index, and fp32, shape (V,)."""
@@ -232,8 +235,8 @@ class Scorer:
     @torch.inference_mode()
     def mean_states(self, sequences: Sequence[NDArray[np.int64]]) -> Tensor:
         """The mean over its tokens of the last layer's states of every sequence, fp32, shape (N, H), on the CPU."""
-        queries, means = [Query(sequence, 0) for sequence in sequences], dict[int, Tensor]()
-        for batch in _batches(queries, self.batch_tokens):
+        means = dict[int, Tensor]()
+        for batch in _batches([len(sequence) for sequence in sequences], self.batch_tokens):
             tokens, lengths = self._padded([sequences[index] for index in batch])
             states = self.layers(tokens, lengths, tokens)[-1].float()
             total = (states * attention_mask(tokens, lengths).unsqueeze(-1)).sum(1)
@@ -295,25 +298,17 @@ class Scorer:
         )
         return tokens.to(self._device), lengths.to(self._device)
 
-    def _check_length(self, queries: Sequence[Query]) -> None:
-        longest = max((len(query.tokens) for query in queries), default=0)
-        if longest > self.longest:
-            raise TrueNegError(
-                f"{self.path}: reads {self.longest} tokens, and the longest context has {longest}; expected a model "
-                f"of at least {max(WINDOW, longest)} positions"
-            )
-
 
 def attention_mask(tokens: Tensor, lengths: Tensor) -> Tensor:
     """bool, shape (B, T), false where a batch is filled up."""
     return torch.arange(tokens.size(1), device=tokens.device) < lengths.unsqueeze(1)
 
 
-def _batches(queries: Sequence[Query], most: int) -> Iterator[list[int]]:
-    """Indices of sequences of similar length."""
+def _batches(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
+    """Indices of sequences of similar length, of at most so many tokens with their padding."""
     batch: list[int] = []
-    for index in sorted(range(len(queries)), key=lambda index: len(queries[index].tokens)):
-        if (len(batch) + 1) * len(queries[index].tokens) > most and batch:
+    for index in sorted(range(len(lengths)), key=lengths.__getitem__):
+        if (len(batch) + 1) * lengths[index] > most and batch:
             yield batch
             batch = []
         batch.append(index)

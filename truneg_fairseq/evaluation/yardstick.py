@@ -6,6 +6,7 @@ A new yardstick is a subclass of :class:`Yardstick` under :func:`truneg_fairseq.
 from __future__ import annotations
 
 import gc
+import hashlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,16 +16,18 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 from torch import Tensor
 
 from ..corpus_counts import DEFAULT_SHARE, FIT, CountsShare
 from ..errors import TrueNegError
+from ..files import LARGEST_JSON, read_bytes
 from ..registry import YARDSTICKS
 from ..results.comparison import Comparison
 from ..results.intervals import Ratio, ratios_as_fields
 from ..results.result import Metric, NamedModel, Result
 from ..synonyms.table import SynonymTable
-from .models import OpenedModel, OpeningOptions, load_table
+from .models import OpenedModel, OpeningOptions, load_table, require_mask
 from .scorer import Scorer, Tokens
 
 
@@ -53,6 +56,12 @@ class Scores(NamedTuple):
     facts: Mapping[str, Any] = MappingProxyType({})  # what else to keep of it, JSON-able
 
 
+def ratios_of(items: Sequence[Mapping[str, tuple[float, float]]], metrics: Iterable[str]) -> dict[str, Ratio]:
+    """The metrics of what each item adds to their numerators and denominators, nothing where it lacks one."""
+    parts = {name: np.array([each.get(name, (0.0, 0.0)) for each in items]).T.copy() for name in metrics}
+    return {name: Ratio(*part) for name, part in parts.items()}
+
+
 class Yardstick(ABC):
     """Items that models are scored on; ``last`` is the last of the models, not yet built."""
 
@@ -66,13 +75,26 @@ class Yardstick(ABC):
     described: str = ""  # how much of the files is measured
 
     def __init__(self, task: Task, tokens: Tokens, last: OpenedModel) -> None:
-        if tokens.mask is None and not self.reads_causal:
-            raise TrueNegError(f"{last.path}: its tokenizer has no mask; expected a masked LM for --task {task.name}")
+        if not self.reads_causal:
+            require_mask(tokens, last.path, f"--task {task.name}")
         self._task, self._tokens, self._last = task, tokens, last
 
     def _require(self, items: Sequence[Any], expected: str) -> None:
         if not items:
             raise TrueNegError(f"{', '.join(self._task.files)}: nothing to measure the model on; expected {expected}")
+
+    @property
+    def _file(self) -> Path:
+        """The task's only file."""
+        if len(self._task.files) > 1:
+            raise TrueNegError(f"--task {self._task.name}: found {len(self._task.files)} files, expected one")
+        return self._task.paths[0]
+
+    def _read(self, paths: Sequence[Path], expected: str, limit: int = LARGEST_JSON) -> list[bytes]:
+        """The content of files, plain or packed, whose checksum :attr:`sha256` becomes."""
+        contents = [read_bytes(path, expected=expected, limit=limit) for path in paths]
+        self.sha256 = hashlib.sha256(b"".join(contents)).hexdigest()
+        return contents
 
     def _load_table(self) -> SynonymTable | None:
         path, dictionary = self._task.synonym_table, self._tokens.folder or self._last.path

@@ -9,7 +9,6 @@ line by line, such as Multi30k's test_2016_flickr.en.gz and test_2016_other.1.en
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
@@ -23,7 +22,6 @@ from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.evaluation.models import OpenedModel
 from truneg_fairseq.evaluation.scorer import Query, Scorer, Tokens
 from truneg_fairseq.evaluation.yardstick import Scores, Task, Yardstick
-from truneg_fairseq.files import read_bytes
 from truneg_fairseq.results.intervals import Ratio
 from truneg_fairseq.results.result import Metric
 from truneg_fairseq.synonyms.lists import is_content_word
@@ -49,12 +47,11 @@ class OtherWords(Yardstick):
 
     def __init__(self, task: Task, tokens: Tokens, last: OpenedModel) -> None:
         super().__init__(task, tokens, last)
-        contents = [read_bytes(path, expected=_EXPECTED) for path in task.paths]
+        contents = self._read(task.paths, _EXPECTED)
         lines, *others = (content.decode(errors="replace").splitlines() for content in contents)
         if not others or any(len(each) != len(lines) for each in others):
             found = ", ".join(str(len(each)) for each in (lines, *others))
             raise TrueNegError(f"{', '.join(task.files)}: have {found} lines; expected two or more files of one length")
-        self.sha256 = hashlib.sha256(b"".join(contents)).hexdigest()
         self._queries: list[Query] = []
         self._gold: list[int] = []
         self._picture: list[int] = []

@@ -8,7 +8,6 @@ as usual since Goodkind and Bicknell (CMCL 2018).
 from __future__ import annotations
 
 import csv
-import hashlib
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
@@ -21,7 +20,6 @@ from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.evaluation.models import OpenedModel
 from truneg_fairseq.evaluation.scorer import WINDOW, Query, Scorer, Tokens
 from truneg_fairseq.evaluation.yardstick import Scores, Task, Yardstick
-from truneg_fairseq.files import read_bytes
 from truneg_fairseq.results.intervals import Ratio
 from truneg_fairseq.results.result import Metric
 
@@ -55,12 +53,12 @@ class Reading(Yardstick):
 
     def __init__(self, task: Task, tokens: Tokens, last: OpenedModel) -> None:
         super().__init__(task, tokens, last)
-        (path,) = task.paths
-        content = read_bytes(path, expected=_EXPECTED, limit=_LARGEST_FILE)
+        (content,) = self._read([self._file], _EXPECTED, _LARGEST_FILE)
         rows = list(csv.DictReader(content.decode(errors="replace").splitlines()))
         if not rows or any(row.get(column) is None for row in rows for column in _COLUMNS):
-            raise TrueNegError(f"{path}: has no rows with the columns {', '.join(_COLUMNS)}; expected {_EXPECTED}")
-        self.sha256 = hashlib.sha256(content).hexdigest()
+            raise TrueNegError(
+                f"{self._file}: has no rows with the columns {', '.join(_COLUMNS)}; expected {_EXPECTED}"
+            )
         place = {(row["sent_id"], int(row["context_length"])): index for index, row in enumerate(rows)}
         before = [place.get((row["sent_id"], int(row["context_length"]) - 1), -1) for row in rows]
         self._rows, self._column = rows, {name: _numbers(rows, name) for name in _COLUMNS[4:]}

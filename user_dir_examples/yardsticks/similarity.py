@@ -33,12 +33,11 @@ class Similarity(Yardstick):
 
     def __init__(self, task: Task, tokens: Tokens, last: OpenedModel) -> None:
         super().__init__(task, tokens, last)
-        (path,) = task.paths
-        pairs = read_split(TASKS["STS-B"], "valid", path)
+        pairs = read_split(TASKS["STS-B"], "valid", self._file)
         assert pairs.labels is not None, "the split 'valid' has them, or is refused"
         self._ids, self._sentences = pairs.ids, [*pairs.texts[0], *pairs.texts[1]]
         self._people = np.array([float(label) for label in pairs.labels])
-        self.sha256, self.described = file_digest(path), f"{TASK}: {len(self._people):,} pairs"
+        self.sha256, self.described = file_digest(self._file), f"{TASK}: {len(self._people):,} pairs"
 
     @override
     def score(self, scorer: Scorer) -> dict[str, Scores]:
