@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.commands import (
@@ -44,6 +45,20 @@ def tokens(folder) -> DataTokens:
 def bert(tmp_path_factory) -> Path:
     """A folder of Hugging Face's."""
     return hugging_face_bert(tmp_path_factory.mktemp("hugging_face") / "bert")
+
+
+@pytest.fixture(scope="session")
+def other(tmp_path_factory) -> Path:
+    """The same with other weights."""
+    return hugging_face_bert(tmp_path_factory.mktemp("hugging_face") / "other", seed=1)
+
+
+@pytest.fixture(scope="session")
+def theirs(bert) -> tuple[Any, Any]:
+    """transformers' own model and tokenizer."""
+    from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+    return AutoModelForMaskedLM.from_pretrained(bert).eval(), AutoTokenizer.from_pretrained(bert)
 
 
 @pytest.fixture(scope="session")

@@ -1,44 +1,29 @@
 """Lexical substitution: the metrics, every rule by hand, an independent computation, and the real command on real
-checkpoints, those from Hugging Face and of SentencePiece's and GPT-2's tokens too.
+checkpoints.
 """
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from nltk.stem import WordNetLemmatizer
-from support.commands import WORDS
 from support.judgements import ITEMS, content, write
-from support.masked_lms import opened, yardstick
-from support.tokenizers_made import gpt2_of_words
+from support.masked_lms import evaluated, opened, yardstick
 from support.trainings import table_of
 
 import truneg_fairseq
-from truneg_fairseq.data.binarize import BinarizeOptions, binarize
-from truneg_fairseq.data.tokenizer import FastTokenizer, SentencePieceTokenizer
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.results.result import read_results
 from truneg_fairseq.synonyms.table import SynonymTable
 
 truneg_fairseq.register()
 
 from truneg_fairseq.commands.main import main  # noqa: E402
-from truneg_fairseq.evaluation.lexsub import (  # noqa: E402
-    PEOPLE,
-    SHOWN,
-    Lexsub,
-    place_target,
-)
+from truneg_fairseq.evaluation.lexsub import PEOPLE, SHOWN, Lexsub, place_target  # noqa: E402
 from truneg_fairseq.evaluation.people import read_people  # noqa: E402
-from truneg_fairseq.evaluation.scorer import (  # noqa: E402
-    WINDOW,
-    DataTokens,
-    Scorer,
-)
+from truneg_fairseq.evaluation.scorer import WINDOW, Scorer  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -169,8 +154,8 @@ def test_agrees_with_an_obvious_computation(folder, tokens, benchmark, checkpoin
 
 def test_several_checkpoints_and_results(folder, checkpoints, tmp_path, capsys):
     results = tmp_path / "results.jsonl"
-    flags = ["--data", str(folder / "data-bin"), "--task", f"lexsub={folder / 'swords.json.gz'}", "--cpu"]
-    main(["evaluate", *(f"{name}={checkpoints[name]}" for name in checkpoints), *flags, "--results", str(results)])
+    given = ([f"lexsub={folder / 'swords.json.gz'}"], "--data", folder / "data-bin")
+    read = evaluated([f"{name}={path}" for name, path in checkpoints.items()], *given, results=results)
     said = capsys.readouterr().out
     assert "4 targets; 1 are not one token of the dictionary and left out, 1 have no one-token candidate" in said
     # "huge", "of great size" and "go" are not one token; the last target has no accepted candidate of people
@@ -179,7 +164,6 @@ def test_several_checkpoints_and_results(folder, checkpoints, tmp_path, capsys):
     assert " table " not in said.split("Controls:")[0]
     assert sum(line.startswith("GAP ↑") for line in said.splitlines()) == 3, "values, and two differences"
     assert "lexsub masked" not in said, "for --results"
-    read = read_results([results])
     assert len(read) == 3 * 4
     kept = next(each for each in read if each.model == "roberta" and each.task == "lexsub kept")
     assert kept.example_ids == ["t:0", "t:1", "t:2", "t:3"]
@@ -191,7 +175,7 @@ def test_several_checkpoints_and_results(folder, checkpoints, tmp_path, capsys):
     assert any(line.startswith("roberta") and shown in line for line in compared.splitlines())
     assert "lexsub masked (people)" in compared
     with pytest.raises(SystemExit, match="has another result of model 'bert', task 'lexsub"):
-        main(["evaluate", f"bert={checkpoints['roberta']}", *flags, "--results", str(results)])
+        evaluated([f"bert={checkpoints['roberta']}"], *given, results=results)
 
 
 def test_listed_words_are_apart_by_hand(folder, tokens, tmp_path):
@@ -243,39 +227,3 @@ def test_weights_that_are_not_finite(folder, checkpoints, tmp_path):
     torch.save(content, tmp_path / "nan.pt")
     with pytest.raises(TrueNegError, match=f"{name} is not finite"):
         opened(tmp_path / "nan.pt", folder / "data-bin")
-
-
-TEXT = [item[0].replace("[", "").replace("]", "") for item in ITEMS if "[slithering]" not in item[0]]
-TEXT += [f"It is {word}." for word in WORDS]
-
-
-def sentencepiece() -> SentencePieceTokenizer:
-    from sentencepiece import SentencePieceTrainer
-
-    model = io.BytesIO()
-    settings = {"vocab_size": 400, "hard_vocab_limit": False, "minloglevel": 2, "model_type": "bpe"}
-    SentencePieceTrainer.train(sentence_iterator=iter(TEXT * 3), model_writer=model, **settings)
-    return SentencePieceTokenizer(model.getvalue())
-
-
-def gpt2() -> FastTokenizer:
-    return gpt2_of_words(sorted({word for word in WORDS if word.isalpha()} | {"huge"}))
-
-
-@pytest.mark.parametrize("make", [sentencepiece, gpt2])
-def test_tokens_of_other_kinds(make, folder, tmp_path):
-    """The words of the file are found as tokens of their kind."""
-    (tmp_path / "text").write_text("\n".join(TEXT) + "\n", encoding="utf-8")
-    make().save(tmp_path / "tokenizer")
-    text = {"train": [tmp_path / "text"], "valid": [tmp_path / "text"]}
-    binarize(BinarizeOptions(**text, tokenizer=tmp_path / "tokenizer", output_dir=tmp_path / "data", workers=1))
-    own = DataTokens(tmp_path / "data")
-    benchmark = yardstick(Lexsub, own, folder / "swords.json.gz")
-    assert [place.target.word for place in benchmark.places] == ["large", "walked", "film", "begin"]
-    for place in benchmark.places:
-        words = [own.vocabulary.words[token] for token in (place.gold, *place.candidates) if token >= 0]
-        assert words[0] == place.target.word
-        assert len(words) > 2
-        assert set(words[1:]) <= {candidate.word for candidate in place.target.candidates}
-    scores = benchmark.score(Fixed(own, ["big", "stay", "movie", "start"]))
-    assert scores["lexsub kept"].ratios["precision_at_1"].value == 1 / 4

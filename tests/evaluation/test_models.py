@@ -21,7 +21,7 @@ import torch
 from support.commands import WORDS, command_environment
 from support.convert_models import random_model, save, write_dictionary
 from support.judgements import many, write
-from support.masked_lms import TOKENS, hugging_face_bert, opened, yardstick
+from support.masked_lms import TOKENS, evaluated, hugging_face_bert, opened, yardstick
 from support.tokenizers_made import fast_tokenizer
 from torch.nn import functional
 
@@ -38,7 +38,7 @@ from truneg_fairseq.evaluation.minimal_pairs import Blimp
 from truneg_fairseq.evaluation.models import OpenedModel, OpeningOptions
 from truneg_fairseq.evaluation.scorer import Query
 from truneg_fairseq.evaluation.yardstick import evaluate, parse_tasks
-from truneg_fairseq.results.result import NamedModel, named_models, read_results
+from truneg_fairseq.results.result import NamedModel, named_models
 
 SENTENCES = [
     f"The {word} is very big , kids walked to the {other} ." for word, other in zip(WORDS[:-9], WORDS[9:], strict=True)
@@ -89,22 +89,19 @@ def test_explained_as_by_the_checkpoint(measured, converted, tmp_path):
             assert one["scores"] == pytest.approx(other["scores"], abs=1e-4)
             assert (one["verdict"], sorted(one["synonyms"])) == (other["verdict"], sorted(other["synonyms"]))
     assert explained == 9
-    flags = ["--data", converted[3], "--cpu", "--task", f"lexsub={measured / 'swords.json.gz'}"]
+    task = [f"lexsub={measured / 'swords.json.gz'}"]
     with pytest.raises(SystemExit, match="has other tokens than"):
-        main(["evaluate", f"a={measured / 'bert'}", converted[1], *flags])
+        evaluated([f"a={measured / 'bert'}", converted[1]], task, "--data", converted[3])
     moved = Path(converted[3]).rename(tmp_path / "moved")
     with pytest.raises(SystemExit, match=r"was trained on .*, which is not a folder here; give the data with --data"):
-        main(["evaluate", converted[1], *flags[2:]])
+        evaluated([converted[1]], task)
     moved.rename(converted[3])
 
 
 def test_inspected_as_transformers_computes_it(measured, tmp_path, monkeypatch):
     from transformers import AutoModelForMaskedLM
 
-    results = tmp_path / "results.jsonl"
-    command = ["evaluate", str(measured / "bert"), "--task", f"held-out={measured / 'text.txt'}", "--batch-size", "3"]
-    main([*command, "--results", str(results)])
-    (found,) = read_results([results])
+    (found,) = evaluated([measured / "bert"], [f"held-out={measured / 'text.txt'}"], "--batch-size", 3)
     model = AutoModelForMaskedLM.from_pretrained(measured / "bert").eval()
     losses, right = [], []
     scorer, own = opened(measured / "bert")
@@ -126,7 +123,7 @@ def test_inspected_as_transformers_computes_it(measured, tmp_path, monkeypatch):
     assert found.settings["updates"] == 0
     monkeypatch.setattr(held_out, "judge_of", lambda *given: pytest.fail("a table was built first"))
     with pytest.raises(SystemExit, match="no such file; expected the text"):
-        main([*command[:3], "held-out=valid"])
+        evaluated([measured / "bert"], ["held-out=valid"])
 
 
 @pytest.mark.slow
@@ -134,20 +131,12 @@ def test_masks_depend_on_the_seed_alone_and_updates_are_those_of_the_trainer(mea
     checkpoints = [shutil.copytree(measured / "bert", tmp_path / f"checkpoint-{updates}") for updates in (10, 20)]
     for updates, checkpoint in zip((10, 20), checkpoints, strict=True):
         (checkpoint / "trainer_state.json").write_text(json.dumps({"global_step": updates, "log_history": []}))
-    found = {}
-    for size in (1, 4):
-        models = [f"{updates}={checkpoint}" for updates, checkpoint in zip((10, 20), checkpoints, strict=True)]
-        flags = ("--task", f"held-out={measured / 'text.txt'}", "--batch-size", size, "--cpu")
-        (tmp_path / str(size)).mkdir()
-        results = tmp_path / str(size) / "results.jsonl"
-        main(list(map(str, ["evaluate", *models, *flags, "--results", results])))
-        found[size] = read_results([results])
-    assert [line.settings["updates"] for line in found[1]] == [10, 20]
-    for one, four in zip(found[1], found[4], strict=True):
+    task = [f"held-out={measured / 'text.txt'}"]
+    alone, together = (evaluated(checkpoints, task, "--batch-size", size) for size in (1, 4))
+    assert [line.settings["updates"] for line in alone] == [10, 20]
+    for one, four in zip(alone, together, strict=True):
         assert one.denominators["bits"] == four.denominators["bits"]
         assert one.metrics["bits"] == pytest.approx(four.metrics["bits"], rel=1e-5)
-    main(["compare", str(tmp_path / "1"), "--html", str(tmp_path / "report.html")])
-    assert "checkpoint-20" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("kind", ["Roberta", "MPNet"])
@@ -414,24 +403,22 @@ def test_a_checkpoint_is_read_once_and_mapped(folder, checkpoints, monkeypatch, 
     loads, load = [], torch.load
     monkeypatch.setattr(torch, "load", lambda *given, **named: loads.append(named) or load(*given, **named))
     tasks = [f"blimp={tmp_path / 'p.jsonl'}", f"lexsub={folder / 'swords.json.gz'}", "held-out=valid"]
-    main(["evaluate", str(checkpoints["electra"]), "--data", str(folder / "data-bin"), "--cpu", "--task", *tasks])
+    evaluated([checkpoints["electra"]], tasks, "--data", folder / "data-bin")
     assert [named["mmap"] for named in loads] == [True]
     assert "\nheld-out text\n" in capsys.readouterr().out
 
 
 def test_models_of_different_lengths_are_measured_on_the_same_samples(folder, checkpoints, tmp_path):
-    data, results = folder / "data-bin", tmp_path / "results.jsonl"
+    data = folder / "data-bin"
     short = save(random_model("BertForMaskedLM", tokens=TOKENS, max_position_embeddings=12), tmp_path / "bert", TOKENS)
     main(["convert", str(short), str(tmp_path / "short.pt"), "--data", str(data)])
     models = [f"long={checkpoints['bert']}", f"short={tmp_path / 'short.pt'}"]
-    flags = ["--data", str(data), "--cpu", "--task", "held-out=valid"]
-    main(["evaluate", *models, *flags, "--results", str(results)])
-    long, cut = (line.settings for line in read_results([results]))
+    long, cut = (line.settings for line in evaluated(models, ["held-out=valid"], "--data", data))
     assert long["masked"] == cut["masked"] > 30
     with pytest.raises(
         SystemExit, match=r"short\.pt: reads 12 tokens and so \d+ samples of valid, .* fewest tokens last"
     ):
-        main(["evaluate", models[0], *reversed(models[1:]), f"again={checkpoints['bert']}", *flags])
+        evaluated([*models, f"again={checkpoints['bert']}"], ["held-out=valid"], "--data", data)
 
 
 def test_weights_of_layers_that_the_configuration_lacks_are_refused(tmp_path):
@@ -461,7 +448,7 @@ def test_mistakes_are_one_line(tmp_path, monkeypatch):
         ("blimp", "--task blimp: expected blimp=FILE"),
     ):
         with pytest.raises(SystemExit, match=line):
-            main(["evaluate", str(tmp_path), "--task", task])
+            evaluated([tmp_path], [task])
     counts = ["data", "counts", "--output", str(tmp_path / "c.npz"), "--tokenizer"]
     (tmp_path / "empty.txt").write_text("\n")
     bert = hugging_face_bert(tmp_path / "bert")
@@ -492,31 +479,26 @@ def test_counts_are_looked_up_alike_in_transformers_and_in_an_evaluation(tmp_pat
     folder, text, counts = hugging_face_bert(tmp_path / "bert"), tmp_path / "text.txt", tmp_path / "counts.npz"
     text.write_text("the child walked to the car.\nthe kid walked to the store.\n" * 20)
     main(["data", "counts", "--text", str(text), "--tokenizer", str(folder), "--output", str(counts)])
-    output = ["--results", str(tmp_path / "results.jsonl"), "--cpu"]
-    looked_up = ["--corpus-counts", str(counts)]
-    main(["evaluate", f"bert={folder}", "--task", f"held-out={text}", *looked_up, *output])
-    without, mixed = (json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines())
-    assert (without["model"], mixed["model"]) == ("bert", "bert+counts")
-    assert mixed["metrics"]["bits"] < 0.7 * without["metrics"]["bits"]  # the very text that was counted
+    looked_up = ["--corpus-counts", counts]
+    without, mixed = evaluated([folder], [f"held-out={text}"], *looked_up)
+    assert (without.model, mixed.model) == ("bert", "bert+counts")
+    assert mixed.metrics["bits"] < 0.7 * without.metrics["bits"]  # the very text that was counted
 
-    fitted = ["--counts-share", "fit", "--results", str(tmp_path / "fitted.jsonl"), "--cpu"]
     (tmp_path / "long.txt").write_text("the child walked\nto the car.\n\nthe kid walked to the store.\n\n" * 40)
-    task = ["--task", f"held-out={tmp_path / 'long.txt'}"]
+    task = [f"held-out={tmp_path / 'long.txt'}"]
     capsys.readouterr()
-    main(["evaluate", f"bert={folder}", *task, *looked_up, *fitted])
+    one, other = evaluated([folder], task, *looked_up, "--counts-share", "fit")
     share = re.search(r"bert\+counts: the fitted --counts-share is (\S+)", capsys.readouterr().out)[1]
-    one, other = read_results([tmp_path / "fitted.jsonl"])
     assert one.settings["sequences"] == other.settings["sequences"], "the samples that fit are judged of no model"
-    main(["evaluate", f"bert={folder}", *task, "--results", str(tmp_path / "all.jsonl"), "--cpu"])
-    (whole,) = read_results([tmp_path / "all.jsonl"])
+    (whole,) = evaluated([folder], task)
     assert whole.settings["sequences"] == 80, "a blank line ends a sample"
     judged = [number for number in range(80) if number % 4 != 3]
     assert one.examples["bits"] == pytest.approx([whole.examples["bits"][number] for number in judged], rel=1e-5)
     assert CountsShare.parse(share).seen > 0.9
-    assert other.metrics["bits"] < mixed["metrics"]["bits"]
-    for wrong in (["--task", "lexsub=x", *looked_up], task):
+    assert other.metrics["bits"] < mixed.metrics["bits"]
+    for wrong in ((["lexsub=x"], *looked_up), (task,)):
         with pytest.raises(SystemExit, match="--counts-share fit: expected --corpus-counts, and --task held-out"):
-            main(["evaluate", str(folder), *wrong, "--counts-share", "fit"])
+            evaluated([folder], *wrong, "--counts-share", "fit")
 
     options = OpeningOptions(cpu=True)
     each = OpenedModel(folder, options)

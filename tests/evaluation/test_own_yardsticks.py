@@ -10,29 +10,15 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 from support.commands import REPOSITORY, WORDS
-from support.masked_lms import hugging_face_bert, opened, yardstick
+from support.masked_lms import evaluated, opened, yardstick
 
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.registry import ALTERNATIVES, YARDSTICKS, import_user_dir
-from truneg_fairseq.results.result import read_results
 
 YOURS = REPOSITORY / "user_dir_examples" / "yardsticks"
 import_user_dir(YOURS)
 predicted = sys.modules["yardsticks.reading"].predicted
 pseudo_values = sys.modules["yardsticks.similarity"].pseudo_values
-
-
-@pytest.fixture(scope="module")
-def other(tmp_path_factory):
-    return hugging_face_bert(tmp_path_factory.mktemp("yardsticks") / "other", seed=1)
-
-
-@pytest.fixture(scope="module")
-def theirs(bert):
-    """transformers' own model and tokenizer."""
-    from transformers import AutoModelForMaskedLM, AutoTokenizer
-
-    return AutoModelForMaskedLM.from_pretrained(bert).eval(), AutoTokenizer.from_pretrained(bert)
 
 
 @pytest.mark.parametrize("command", ["explain the", "synonyms judge --judgements FILE"])
@@ -80,11 +66,11 @@ def test_other_words_are_those_of_other_describers(bert, theirs, tmp_path, capsy
         assert found.ratios["probability"].numerators[index] == pytest.approx(float(row[wanted].sum()), abs=1e-5)
         assert found.ratios["accuracy"].numerators[index] == (int(row.argmax()) == tokenizer.vocab[word])
         assert found.ratios["of_mistakes"].numerators[index] == (int(row.argmax()) in wanted)
-    task = [word for file in files for word in (f"other-words={file}",)]
-    main(["evaluate", str(bert), "--task", *task, "--cpu", "--user-dir", str(YOURS)])
+    task = [f"other-words={file}" for file in files]
+    evaluated([bert], task, "--user-dir", YOURS)
     assert "people's other words: 4 content words of 2 pictures" in capsys.readouterr().out
     with pytest.raises(SystemExit, match="have 2 lines; expected two or more files of one length"):
-        main(["evaluate", str(bert), "--task", task[0], "--cpu", "--user-dir", str(YOURS)])
+        evaluated([bert], task[:1], "--user-dir", YOURS)
 
 
 def test_similarities_are_those_of_single_sentences(bert, other, theirs, tmp_path, capsys):
@@ -92,21 +78,11 @@ def test_similarities_are_those_of_single_sentences(bert, other, theirs, tmp_pat
         *(("The kids walked to the car.", "The kids walked.", 4.0), ("A film of the end", "The big film", 2.5)),
         *(("the car", "the car", 5.0), ("The cars begin to walk quickly.", "film", 0.2)),
     ]
-    path, results = tmp_path / "dev.tsv", tmp_path / "results.jsonl"
+    path = tmp_path / "dev.tsv"
     rows = [f"{number}\t{first}\t{second}\t{score}" for number, (first, second, score) in enumerate(judged)]
     path.write_text("\n".join(["index\tsentence1\tsentence2\tscore", *rows]) + "\n")
-    command = [
-        "evaluate",
-        f"first={bert}",
-        f"second={other}",
-        "--task",
-        f"sts={path}",
-        "--user-dir",
-        str(YOURS),
-        "--results",
-        str(results),
-    ]
-    main(command)
+    command = ([f"first={bert}", f"second={other}"], [f"sts={path}"], "--user-dir", YOURS)
+    first, _ = evaluated(*command)
     output = capsys.readouterr().out
     assert "    input embeddings\n" in output
     assert "Spearman ↑: second " in output
@@ -118,12 +94,11 @@ def test_similarities_are_those_of_single_sentences(bert, other, theirs, tmp_pat
         return found.hidden_states[-1][0].mean(0)
 
     cosines = [float(torch.cosine_similarity(mean_state(a), mean_state(b), dim=0)) for a, b, _ in judged]
-    first, _ = read_results([results])
     assert first.task == "STS-B without training"
     assert first.metrics["spearman"] == pytest.approx(spearmanr(cosines, [pair[2] for pair in judged]).statistic)
     path.write_text("index\tsentence1\tsentence2\n0\tthe car\tthe film\n")
     with pytest.raises(SystemExit, match=r"dev\.tsv: line 1 has no column 'score'"):
-        main(command)
+        evaluated(*command)
 
 
 def test_the_jackknife_has_the_correlation_and_its_noise():
@@ -193,7 +168,7 @@ def test_surprisals_and_gains(bert, theirs, times, tmp_path, capsys):
     assert gains["trigram"] > 1000
     assert gains["people"] < 100
     assert controls["trigram"]["reading, self-paced"].ratios["r2_gain"].value > 0.9
-    main(["evaluate", str(bert), "--task", f"reading={times}", "--cpu", "--user-dir", str(YOURS)])
+    evaluated([bert], [f"reading={times}"], "--user-dir", YOURS)
     said = capsys.readouterr().out
     assert "reading: 240 of 300 words" in said
     better = said.split("better without training in ")[1]
@@ -201,4 +176,4 @@ def test_surprisals_and_gains(bert, theirs, times, tmp_path, capsys):
     assert len(better.splitlines()[0]) < 200
     (tmp_path / "other.csv").write_text("a,b\n1,2\n")
     with pytest.raises(SystemExit, match="has no rows with the columns item"):
-        main(["evaluate", str(bert), "--task", f"reading={tmp_path / 'other.csv'}", "--cpu"])
+        evaluated([bert], [f"reading={tmp_path / 'other.csv'}"])

@@ -11,28 +11,14 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from support.masked_lms import hugging_face_bert, opened, yardstick
+from support.masked_lms import evaluated, opened, yardstick
 
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.evaluation.held_out import BINS, bin_of, calibration_error
 from truneg_fairseq.evaluation.minimal_pairs import Blimp, Zorro, pseudo_log_likelihoods
-from truneg_fairseq.results.result import read_results
 
 SENTENCES = ["The kids walked to the car.", "The kid walked, quickly.", "A film of carsly of the end"]
-
-
-@pytest.fixture(scope="module")
-def other(tmp_path_factory):
-    return hugging_face_bert(tmp_path_factory.mktemp("yardsticks") / "other", seed=1)
-
-
-@pytest.fixture(scope="module")
-def theirs(bert):
-    """transformers' own model and tokenizer."""
-    from transformers import AutoModelForMaskedLM, AutoTokenizer
-
-    return AutoModelForMaskedLM.from_pretrained(bert).eval(), AutoTokenizer.from_pretrained(bert)
 
 
 @pytest.fixture(scope="module")
@@ -83,12 +69,11 @@ def test_zorro_has_the_wrong_sentence_first(bert, theirs, tmp_path):
 
 def test_minimal_pairs_by_the_command(bert, other, pairs, tmp_path, capsys):
     results = tmp_path / "results.jsonl"
-    flags = ["--task", f"blimp={pairs}", "--cpu", "--results", str(results)]
-    main(["evaluate", f"first={bert}", f"second={other}", *flags])
+    found = evaluated([f"first={bert}", f"second={other}"], [f"blimp={pairs}"], results=results)
     said = capsys.readouterr().out
     assert "minimal pairs: 4 pairs of 2 paradigms" in said
     row = next(line.split() for line in said.splitlines() if line.startswith("accuracy ↑ "))
-    read = {(each.model, each.task): each for each in read_results([results])}
+    read = {(each.model, each.task): each for each in found}
     whole = read["first", "minimal pairs"]
     assert whole.examples["accuracy"][2] == 0.5
     assert row[2] == f"{100 * whole.metrics['accuracy']:.2f}"
