@@ -18,12 +18,13 @@ from transformers.models.electra.modeling_electra import ElectraPreTrainedModel
 from ..objectives import MaskedPredictions, Outcome, UpdateSize, fill, sample_tokens
 from ..objectives.build import BITS
 from ..objectives.loop import encode_layers
+from ..objectives.loss import IGNORED
 from ..objectives.options import ElectraOptions
 from ..objectives.passes import unwrap
 from ..objectives.replaced_tokens import ELECTRA_RATES, add_discriminator
 from .collator import seeded
 from .masked_lm_trainer import TrueNegativeTrainer
-from .projection import masked_positions
+from .projection import masked_positions, select_rows
 
 _SHARED = ("embedding_size", "vocab_size", "max_position_embeddings", "type_vocab_size", "tie_word_embeddings")
 _OWN = (
@@ -164,7 +165,9 @@ class ElectraTrainer(TrueNegativeTrainer):
         """Makes what the discriminator reads of the generator's logits; one function for all steps, not compiled."""
 
         def replace(logits: Tensor) -> Tensor:
-            self._predicted = self.predict_masked(logits, *self._batch)
+            inputs, labels, positions = self._batch
+            rows = select_rows(logits, positions)
+            self._predicted = self.true_negative_loss.predict(rows, labels, inputs["input_ids"], positions, IGNORED)
             return fill(self._predicted, self._samples(self._predicted))
 
         return torch.compiler.disable(replace)

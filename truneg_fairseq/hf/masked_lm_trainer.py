@@ -18,7 +18,7 @@ from transformers.trainer_callback import TrainerState
 from transformers.trainer_utils import TrainOutput, default_compute_objective
 
 from ..errors import TrueNegError, refuse
-from ..objectives import Alternatives, MaskedPredictions, Outcome, TrueNegativeLoss, TrueNegativeOptions, UpdateSize
+from ..objectives import Alternatives, Outcome, TrueNegativeLoss, TrueNegativeOptions, UpdateSize
 from ..objectives.build import setting_of_tokenizer
 from ..objectives.hidden import Hidden
 from ..objectives.loop import add_counts, at_least_one, no_logits, of_all_processes, rates_of
@@ -103,7 +103,6 @@ class TrueNegativeTrainer(Trainer):
         self._update_tokens: Tensor | None = None  # int64 scalar
         self._micro_batch = 0  # of the update
         self._continued: dict[str, Any] = {}  # what the record of a training that resumes has from the one before
-        self._own_metrics: set[str] = set()  # of evaluations
 
     def call_model_init(self, trial: Any = None) -> Any:
         """As of Trainer, which makes a new model at the start of each training."""
@@ -250,13 +249,6 @@ class TrueNegativeTrainer(Trainer):
                 return loss.step_of_hidden(hidden, predicted, passes, update)[0], outputs
         return loss.step(predicted, passes, update)[1], outputs
 
-    def predict_masked(
-        self, logits: Tensor, inputs: dict[str, Any], labels: Tensor, positions: Tensor
-    ) -> MaskedPredictions:
-        """The predictions at the masked positions, of logits of shape (N, V) there, or (B, T, V)."""
-        rows = projection.select_rows(logits, positions)
-        return self.true_negative_loss.predict(rows, labels, inputs["input_ids"], positions, IGNORED)
-
     def _new_examples(self, batch: int) -> int:
         """How many examples of a batch, its first ones, were not evaluated before.
 
@@ -351,17 +343,11 @@ class TrueNegativeTrainer(Trainer):
         ignore_keys: list[str] | None = None,
         metric_key_prefix: str = "eval",
     ) -> Any:
-        """Adds the uncorrected loss and the rates, over all masked tokens, to the metrics that the user has not."""
+        """Adds the uncorrected loss and the rates, over all masked tokens, to the metrics that the user has not.
+
+        In a search for hyperparameters not the rates: its default objective is the sum of the metrics.
+        """
         self._counts[False] = {}
-        given: set[str] = set()
-        compute = self.compute_metrics
-
-        def noted(*args: Any, **options: Any) -> Any:
-            metrics = compute(*args, **options)
-            given.update(metrics or ())
-            return metrics
-
-        self.compute_metrics = compute and noted
         # Trainer asks for the outputs even where it looks at the loss alone.
         self._loss_only = self.args.prediction_loss_only if prediction_loss_only is None else prediction_loss_only
         try:
@@ -370,27 +356,12 @@ class TrueNegativeTrainer(Trainer):
                     dataloader, description, prediction_loss_only, ignore_keys, metric_key_prefix
                 )
         finally:
-            self.compute_metrics, self._loss_only = compute, False
+            self._loss_only = False
         if rates := self._rates(training=False):
             loss = rates.pop(self.plain_loss)
             if math.isnan(loss):
                 logger.warning("%s: no token is masked; its loss is NaN, which is never the best", metric_key_prefix)
-            if not given & {"loss", f"{metric_key_prefix}_loss"}:
-                output.metrics[f"{metric_key_prefix}_loss"] = loss
-            own = {f"{metric_key_prefix}_{name}": value for name, value in rates.items()}
-            own = {name: value for name, value in own.items() if name not in output.metrics}
-            output.metrics.update(own)
-            self._own_metrics.update(own)
+            output.metrics[f"{metric_key_prefix}_loss"] = loss
+            if self.hp_search_backend is None or self.compute_objective is not default_compute_objective:
+                output.metrics = {**{f"{metric_key_prefix}_{name}": rates[name] for name in rates}, **output.metrics}
         return output
-
-    def hyperparameter_search(
-        self, hp_space: Any = None, compute_objective: Any = None, *args: Any, **options: Any
-    ) -> Any:
-        """As of Trainer; what it searches for by default, the loss or the user's metrics, is without our rates."""
-
-        def without_rates(metrics: dict[str, float]) -> float:
-            return float(
-                default_compute_objective({name: metrics[name] for name in metrics if name not in self._own_metrics})
-            )
-
-        return super().hyperparameter_search(hp_space, compute_objective or without_rates, *args, **options)

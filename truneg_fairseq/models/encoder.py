@@ -5,7 +5,6 @@ State dicts keep fairseq's names; new are ``embed_segments`` and, where widths d
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -22,8 +21,7 @@ from torch.autograd.function import once_differentiable
 from ..objectives import gather_rows
 
 # Dropout, and attention with it, made cheap on CPUs. There torch draws one random number an element, which costs as
-# much as a 256 x 256 linear layer, and knows attention with dropout only as a chain of plain operations around that.
-# Here one draw of 64 bits serves four elements; on other devices these functions are torch's own.
+# much as a 256 x 256 linear layer. Here one draw of 64 bits serves four; on other devices these functions are torch's.
 _LANES = 4
 _LEVELS = 1 << 16
 
@@ -48,8 +46,11 @@ def attend(query: Tensor, key: Tensor, value: Tensor, attended: Tensor | None, p
     """
     if query.device.type != "cpu" or probability in (0.0, 1.0):
         return F.scaled_dot_product_attention(query, key, value, attn_mask=attended, dropout_p=probability)
-    context: Tensor = _Attention.apply(query, key, value, attended, probability)
-    return context
+    scores = (query * query.size(-1) ** -0.5) @ key.transpose(2, 3)
+    if attended is not None:
+        # Not -inf: a sequence of nothing but padding would have no weights.
+        scores = scores.masked_fill(~attended, torch.finfo(scores.dtype).min)
+    return dropout(scores.softmax(dim=-1), probability) @ value
 
 
 def _keep(shape: torch.Size, probability: float) -> tuple[Tensor, float]:
@@ -75,45 +76,6 @@ class _Dropout(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         (kept,) = ctx.saved_tensors
         return (gradient * kept).mul_(ctx.scale), None
-
-
-class _Attention(torch.autograd.Function):
-    """Keeps the weights and what was kept of them, nothing else of shape (B, A, T, T)."""
-
-    @staticmethod
-    def forward(  # noqa: PLR0917  (autograd gives them by position)
-        ctx: Any, query: Tensor, key: Tensor, value: Tensor, attended: Tensor | None, probability: float
-    ) -> Tensor:
-        ctx.shape = query.shape
-        query, key, value = (part.reshape(-1, *part.shape[2:]) for part in (query, key, value))
-        ctx.root = 1 / math.sqrt(query.size(-1))
-        scores = _scaled_product(query, key.transpose(1, 2), ctx.root)
-        if attended is not None:
-            # Not -inf: a sequence of nothing but padding would have no weights.
-            grid = scores.view(*ctx.shape[:3], -1)
-            grid.masked_fill_(~attended, torch.finfo(scores.dtype).min)
-        weights = scores.softmax(dim=-1)
-        kept, ctx.scale = _keep(weights.shape, probability)
-        ctx.save_for_backward(query, key, value, weights, kept)
-        return _scaled_product(weights * kept, value, ctx.scale).view(ctx.shape)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, value, weights, kept = ctx.saved_tensors
-        gradient = gradient.reshape(value.shape)
-        of_value = _scaled_product((weights * kept).transpose(1, 2), gradient, ctx.scale)
-        of_weights = _scaled_product(gradient, value.transpose(1, 2), ctx.scale).mul_(kept)
-        of_scores = torch._softmax_backward_data(of_weights, weights, -1, weights.dtype)
-        of_query = _scaled_product(of_scores, key, ctx.root)
-        of_key = _scaled_product(of_scores.transpose(1, 2), query, ctx.root)
-        return *(part.view(ctx.shape) for part in (of_query, of_key, of_value)), None, None
-
-
-def _scaled_product(left: Tensor, right: Tensor, scale: float) -> Tensor:
-    """The batched product times a number, in one operation."""
-    unread = left.new_empty(())
-    return torch.baddbmm(unread, left, right, beta=0, alpha=scale)
 
 
 def layer_states(features: Tensor, extra: Mapping[str, Any]) -> tuple[Tensor, ...]:
