@@ -107,15 +107,17 @@ def config_of(checkpoint: Checkpoint, stack: str = "encoder") -> ModelConfig:
     if stack == "generator":
         full |= {argument: full[_of_generator(argument)] for argument, _ in map(_NAMES.__getitem__, _SIZES)}
     one_width = {"embedding_dim": full["encoder_embed_dim"]} if family == "bert" else {}
-    for key, expected in {**_REQUIRED_ARGUMENTS, **one_width}.items():
-        if full.get(key, expected) != expected:
-            raise TrueNegError(
-                f"{path}: was trained with {key} {full[key]!r}, expected {expected!r}; transformers' {family.title()} "
-                "models compute nothing else"
-            )
+    _require(path, full, _REQUIRED_ARGUMENTS | one_width, f"transformers' {family.title()} models compute")
     numbers = {name: full.get(argument) for name, (argument, _) in _NAMES.items()}
     vocab_size, tied = len(words) if words.dim() else 0, not full.get("untie_weights_roberta", False)
     return _completed(numbers, family=family, vocab_size=vocab_size, tied=tied)
+
+
+def _require(path: Path, found: Mapping[str, Any], expected: Mapping[str, Any], others_compute: str) -> None:
+    """Refuses what models on the other side do not have."""
+    for key, value in expected.items():
+        if found.get(key, value) != value:
+            raise TrueNegError(f"{path}: {key} is {found[key]!r}, expected {value!r}; {others_compute} nothing else")
 
 
 def _completed(numbers: dict[str, Any], **others: Any) -> ModelConfig:
@@ -212,15 +214,8 @@ def model_config(theirs: Any, path: Path) -> ModelConfig:
     family = MODEL_TYPES.get(theirs.model_type)
     if family is None:
         raise TrueNegError(f"{path}: model_type is {theirs.model_type!r}, expected one of {', '.join(MODEL_TYPES)}")
-    for key, expected in {
-        **_REQUIRED_SETTINGS,
-        **({"layer_norm_eps": ROBERTA_EPS} if family == "roberta" else {"type_vocab_size": 2}),
-    }.items():
-        if (found := getattr(theirs, key, expected)) != expected:
-            raise TrueNegError(
-                f"{path}: {key} is {found!r}, expected {expected!r}; the {family} model of fairseq computes "
-                "nothing else"
-            )
+    own = {"layer_norm_eps": ROBERTA_EPS} if family == "roberta" else {"type_vocab_size": 2}
+    _require(path, vars(theirs), _REQUIRED_SETTINGS | own, f"the {family} model of fairseq computes")
     numbers = {name: getattr(theirs, their_name, None) for name, (_, their_name) in _NAMES.items()}
     if family == "roberta":
         numbers["positions"] -= theirs.pad_token_id + 1

@@ -363,5 +363,6 @@ class TrueNegativeTrainer(Trainer):
                 logger.warning("%s: no token is masked; its loss is NaN, which is never the best", metric_key_prefix)
             output.metrics[f"{metric_key_prefix}_loss"] = loss
             if self.hp_search_backend is None or self.compute_objective is not default_compute_objective:
-                output.metrics = {**{f"{metric_key_prefix}_{name}": rates[name] for name in rates}, **output.metrics}
+                for name, value in rates.items():
+                    output.metrics.setdefault(f"{metric_key_prefix}_{name}", value)
         return output

@@ -171,12 +171,6 @@ class BertModel(RobertaModel):
     def set_num_updates(self, num_updates: int) -> None:
         """Does nothing: no module here depends on the update number, and fairseq's version visits all of them."""
 
-    def train(self, mode: bool = True) -> BertModel:
-        """As in torch, but does nothing if all modules are in this mode: fairseq calls it in every update."""
-        if any(module.training != mode for module in self.modules()):
-            super().train(mode)
-        return self
-
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         """Fits a checkpoint to this model before fairseq's strict load.
 

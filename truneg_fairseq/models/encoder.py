@@ -16,7 +16,6 @@ from fairseq.models.transformer import TransformerConfig, TransformerEncoder
 from fairseq.modules import FairseqDropout, LayerNorm
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from ..objectives import gather_rows
 
@@ -35,8 +34,13 @@ def dropout(x: Tensor, probability: float) -> Tensor:
         return x
     if x.device.type != "cpu" or probability == 1.0:
         return F.dropout(x, probability)
-    dropped: Tensor = _Dropout.apply(x, probability)
-    return dropped
+    dropped = round(probability * _LEVELS)
+    # All 64 bits; random_() alone would leave the highest 0.
+    bits = torch.empty(-(-x.numel() // _LANES), dtype=torch.int64).random_(-(2**63), None)
+    # In place, the comparison of 16-bit numbers is ten times faster than one that makes booleans; and bytes are faster
+    # to multiply than booleans.
+    kept = bits.view(torch.int16)[: x.numel()].ge_(dropped - _LEVELS // 2).to(torch.uint8).view(x.shape)
+    return (x * kept).mul_(_LEVELS / (_LEVELS - dropped))
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, attended: Tensor | None, probability: float) -> Tensor:
@@ -51,31 +55,6 @@ def attend(query: Tensor, key: Tensor, value: Tensor, attended: Tensor | None, p
         # Not -inf: a sequence of nothing but padding would have no weights.
         scores = scores.masked_fill(~attended, torch.finfo(scores.dtype).min)
     return dropout(scores.softmax(dim=-1), probability) @ value
-
-
-def _keep(shape: torch.Size, probability: float) -> tuple[Tensor, float]:
-    """The kept elements as uint8 (faster to multiply than bool), and the scale."""
-    count = shape.numel()
-    dropped = round(probability * _LEVELS)
-    # All 64 bits; random_() alone would leave the highest 0.
-    bits = torch.empty(-(-count // _LANES), dtype=torch.int64).random_(-(2**63), None)
-    # In place, the comparison of 16-bit numbers is ten times faster than one that makes booleans.
-    kept = bits.view(torch.int16)[:count].ge_(dropped - _LEVELS // 2).to(torch.uint8)
-    return kept.view(shape), _LEVELS / (_LEVELS - dropped)
-
-
-class _Dropout(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, probability: float) -> Tensor:
-        kept, ctx.scale = _keep(x.shape, probability)
-        ctx.save_for_backward(kept)
-        return (x * kept).mul_(ctx.scale)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        (kept,) = ctx.saved_tensors
-        return (gradient * kept).mul_(ctx.scale), None
 
 
 def layer_states(features: Tensor, extra: Mapping[str, Any]) -> tuple[Tensor, ...]:
