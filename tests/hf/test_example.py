@@ -1,4 +1,4 @@
-"""The example script in a process of its own: it trains on text files, evaluates, saves, and what it saves loads."""
+"""The example scripts: they train on text, evaluate, save and go on, and what they save loads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from support.commands import REPOSITORY, run_command
+from support.commands import REPOSITORY
 from support.hf_models import LINES, options_of_list, small_model, small_tokenizer, trainer
 
 transformers = pytest.importorskip("transformers")
@@ -20,7 +20,6 @@ pytest.importorskip("accelerate")
 from truneg_fairseq.hf import TrueNegativeArguments  # noqa: E402
 
 FOLDER = REPOSITORY / "user_dir_examples" / "huggingface"
-SCRIPT = FOLDER / "train.py"
 
 
 @pytest.fixture
@@ -34,37 +33,27 @@ def saved(model, folder):
     return folder
 
 
-def arguments_of(folder, *arguments, text=True):
-    """A training of one update into a folder, on a text file for training and validation."""
-    (folder / "text").touch()
-    files = ["--train_file", folder / "text", "--validation_file", folder / "text"] if text else []
-    common = ["--output_dir", folder / "out", "--use_cpu", "--report_to", "none", "--max_seq_length", 16]
-    return [*map(str, (*files, *common, "--max_steps", 1, *arguments))]
-
-
 @pytest.fixture
 def run_here(tmp_path, monkeypatch):
-    """The script in this process, with :func:`arguments_of`."""
+    """A script in this process: a training of one update, on a text file unless the arguments name a data set."""
     (tmp_path / "text").write_text("\n".join(LINES * 6), encoding="utf-8")
     monkeypatch.syspath_prepend(str(FOLDER))
 
-    def run(*arguments, script=SCRIPT, **options):
-        monkeypatch.setattr(sys, "argv", [str(script), *arguments_of(tmp_path, *arguments, **options)])
-        runpy.run_path(str(script), run_name="__main__")
+    def run(*arguments, script="train.py"):
+        given = ["--output_dir", tmp_path / "out", "--use_cpu", "--report_to", "none", "--max_seq_length", 16]
+        if "--dataset_name" not in arguments:
+            given += ["--train_file", tmp_path / "text", "--validation_file", tmp_path / "text"]
+        monkeypatch.setattr(sys, "argv", [script, *map(str, (*given, "--max_steps", 1, *arguments))])
+        runpy.run_path(str(FOLDER / script), run_name="__main__")
 
     return run
 
 
-@pytest.mark.slow
-def test_the_example_trains_evaluates_and_saves(tmp_path, model):
-    own = tmp_path / "own.tsv"
-    (tmp_path / "text").write_text("\n".join(LINES * 6), encoding="utf-8")
-    own.write_text("cat\tdog\nbig\tred\nmat\thouse\n", encoding="utf-8")
-    synonyms = [word for name, value in options_of_list(own).items() for word in (f"--{name}", value)]
+def test_the_example_trains_evaluates_and_saves(tmp_path, model, run_here):
+    (tmp_path / "own.tsv").write_text("cat\tdog\nbig\tred\nmat\thouse\n", encoding="utf-8")
+    synonyms = [word for name, value in options_of_list(tmp_path / "own.tsv").items() for word in (f"--{name}", value)]
     options = ["--whole_words", "--final_mlm_probability", 0.3, "--mlm_probability", 0.5, "--logging_steps", 1]
-    options += ["--model_name_or_path", model, "--max_steps", 3, "--hc_weight", 1, *synonyms]
-    command = [sys.executable, SCRIPT, *arguments_of(tmp_path, *options)]
-    run_command(command, env={"XDG_CACHE_HOME": str(tmp_path / "cache")}, fresh=True)
+    run_here("--model_name_or_path", model, "--max_steps", 3, "--hc_weight", 1, *options, *synonyms)
     metrics = json.loads((tmp_path / "out" / "eval_results.json").read_text())
     assert {"eval_loss", "eval_hc_pred", "perplexity"} <= metrics.keys()
     state = json.loads((tmp_path / "out" / "trainer_state.json").read_text())
@@ -85,10 +74,27 @@ def test_a_dataset_in_place_of_files(tmp_path, model, run_here, monkeypatch):
         lines = "".join(json.dumps({"sentence": line}) + "\n" for line in LINES)
         (tmp_path / "dataset" / f"{split}.jsonl").write_text(lines, encoding="utf-8")
     common = ["--model_name_or_path", model, "--dataset_name", tmp_path / "dataset"]
-    run_here(*common, "--text_column", "sentence", text=False)
+    run_here(*common, "--text_column", "sentence")
     assert json.loads((tmp_path / "out" / "trainer_state.json").read_text())["global_step"] == 1
-    with pytest.raises(SystemExit, match="--train_file: expected text files, or --dataset_name in their place"):
-        run_here(*common, "--train_file", tmp_path / "x", "--output_dir", tmp_path / "other", text=False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (
+            "--model_name_or_path M --dataset_name D --train_file x",
+            "--train_file: expected text files, or --dataset_name",
+        ),
+        ("", "--model_name_or_path: expected a model, or --config_name"),
+        ("--model_name_or_path none", r"none: cannot be loaded \(.*; expected a masked LM and its tokenizer"),
+        ("--model_name_or_path M --max_seq_length 41", "--max_seq_length 41: the model has 40 positions"),
+        ("--model_name_or_path M --hc_wieght 1", "--hc_wieght: found no such flag; --help lists them"),
+    ],
+)
+def test_mistakes_are_one_line(arguments, line, model, run_here, tmp_path):
+    with pytest.raises(SystemExit, match=line):
+        run_here(*(model if word == "M" else word for word in arguments.split()))
+    assert not (tmp_path / "out").exists()
 
 
 def files_of(folder):
@@ -167,14 +173,12 @@ def test_a_finished_run_without_checkpoints_is_kept(tmp_path, model, run_here):
     common = ["--save_strategy", "no", "--config_name", model]
     run_here(*common)
     assert "- true-negatives" not in (tmp_path / "out" / "README.md").read_text()
-    record = json.loads((tmp_path / "out" / "true_negatives.json").read_text())
-    assert record["base_model"] is None
+    assert json.loads((tmp_path / "out" / "true_negatives.json").read_text())["base_model"] is None
+    before = files_of(tmp_path / "out")
     run_here(*common)
-    common += ["--max_steps", 2]
     with pytest.raises(SystemExit, match=r"--output_dir .*out: holds a training without a checkpoint"):
-        run_here(*common)
-    with pytest.raises(SystemExit, match="--model_name_or_path: expected a model, or --config_name"):
-        run_here("--output_dir", tmp_path / "other")
+        run_here(*common, "--max_steps", 2)
+    assert files_of(tmp_path / "out") == before
 
 
 @pytest.mark.slow
@@ -182,13 +186,13 @@ def test_a_sentence_encoder_and_back(tmp_path, run_here, capsys):
     sentence_transformers = pytest.importorskip("sentence_transformers")
     model = saved(small_model().bert, tmp_path / "model")
     options = ["--model_name_or_path", model, "--max_steps", 2, "--learning_rate", 0.01]
-    run_here(*options, script=FOLDER / "sentence_encoder.py")
+    run_here(*options, script="sentence_encoder.py")
     assert "held-out text: loss" in capsys.readouterr().out
     before = files_of(tmp_path / "out")
-    run_here(*options, script=FOLDER / "sentence_encoder.py")
+    run_here(*options, script="sentence_encoder.py")
     assert files_of(tmp_path / "out") == before
     shutil.rmtree(tmp_path / "out" / "sentence_encoder")  # a kill before it was written
-    run_here(*options, script=FOLDER / "sentence_encoder.py")
+    run_here(*options, script="sentence_encoder.py")
 
     before = sentence_transformers.SentenceTransformer(str(tmp_path / "model"), device="cpu").encode(LINES)
     found = sentence_transformers.SentenceTransformer(str(tmp_path / "out" / "sentence_encoder"), device="cpu")

@@ -14,14 +14,6 @@ from ..flags import select
 from ..models.checkpoints import Checkpoint
 from ..objectives.options import ElectraOptions
 
-# By the end of the class's name: the hub's task.
-_PIPELINES = {
-    "ForQuestionAnswering": "question-answering",
-    "ForSequenceClassification": "text-classification",
-    "ForMaskedLM": "fill-mask",
-    "ElectraForPreTraining": None,
-    "": "feature-extraction",
-}
 # The options that name files of this machine.
 _FILES = ("synonym_table", "corpus_counts", "teacher", "hc_acceptance_model")
 _COUNTS = ("documents", "lines", "sequences", "tokens")
@@ -84,11 +76,7 @@ def model_card(checkpoint: Checkpoint, data: Path, architecture: str, *, name: s
         on_true_negatives = options.sources.keys() - {"uniform"} or options.weights_of_terms
         tags += [*(["true-negatives"] if on_true_negatives else []), *([trained_by] if trained_by else [])]
     return _CARD.format(
-        metadata=ModelCardData(
-            library_name="transformers",
-            pipeline_tag=next(task for end, task in _PIPELINES.items() if architecture.endswith(end)),
-            tags=tags,
-        ).to_yaml(),
+        metadata=ModelCardData(library_name="transformers", tags=tags).to_yaml(),
         name=name,
         architecture=architecture,
         version=__version__,

@@ -19,7 +19,7 @@ from torch import Tensor
 from .. import register
 from ..errors import TrueNegError
 from ..files import is_new, new_folder
-from ..models.checkpoints import Checkpoint, check_vocabulary, data_of, read_checkpoint
+from ..models.checkpoints import Checkpoint, check_vocabulary, data_of, modules_of, read_checkpoint
 from ..vocabulary import fingerprint, read_symbols
 from .architecture import CONFIG, ROBERTA_FIRST_POSITION, Conversion, ModelConfig, config_of, hf_config
 from .card import model_card
@@ -149,12 +149,9 @@ def _classes(selection: Selection, labels: Path) -> dict[str, Any]:
 def _notes(
     source: Checkpoint, selection: Selection, vocabulary: TokenList, dictionary: Path, *, has_tokenizer: bool
 ) -> tuple[str, ...]:
-    def module(name: str) -> str:  # the part of a model that a tensor belongs to, as users know it
-        depth = 1 if name.startswith((ELECTRA_HEAD, QUESTION_ANSWERING_HEAD)) else 2
-        return ".".join(name.split(".")[:depth])
-
     notes = []
-    if left := sorted(set(map(module, source.state)) - {module(pair.ours) for pair in selection.pairs()}):
+    taken = modules_of(pair.ours for pair in selection.pairs())
+    if left := [module for module in modules_of(source.state) if module not in taken]:
         notes.append(f"left out: {', '.join(left)} (--part takes one of {', '.join(available_parts(source))})")
     if vocabulary.path == dictionary:
         notes.append(f"no vocabulary beside {dictionary}: the tokens are numbered as in it")

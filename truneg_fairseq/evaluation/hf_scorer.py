@@ -97,12 +97,13 @@ def hugging_face_scorer(folder: Path, padding: int, *, cpu: bool = False, causal
     if config.is_encoder_decoder:
         raise TrueNegError(f"{folder}: is a {config.model_type}, which reads and writes; expected a masked LM")
     if unexpected:
-        logger.info("%s: not used in a %s: %s", folder, type(model).__name__, modules_of(unexpected))
+        unused = ", ".join(modules_of(unexpected))
+        logger.info("%s: not used in a %s: %s", folder, type(model).__name__, unused)
     if getattr(config, "auto_map", None):
         logger.warning("%s: its own code never runs; it is measured as transformers' %s", folder, type(model).__name__)
     # Positions of RoBERTa and its kin begin after that of the padding.
     padded = (module.padding_idx for name, module in model.named_modules() if name.endswith(".position_embeddings"))
-    unused = max((index + 1 for index in padded if index is not None), default=0)
+    before = max((index + 1 for index in padded if index is not None), default=0)
     both_halves = type(model).__name__ == _BOTH_HALVES
     predictor, encoder = (model.generator, model.discriminator.electra) if both_halves else (model, model)
     projection = None if causal else MaskedProjection(predictor)
@@ -130,7 +131,7 @@ def hugging_face_scorer(folder: Path, padding: int, *, cpu: bool = False, causal
         logits=logits,
         layers=layers,
         padding=padding,
-        longest=int(getattr(config, "max_position_embeddings", 512)) - unused,
+        longest=int(getattr(config, "max_position_embeddings", 512)) - before,
         cpu=cpu,
         updates=transformers_updates(folder),
         batch_tokens=1024,  # the logits of all places are computed

@@ -208,7 +208,7 @@ class BertModel(RobertaModel):
             (self.missing_heads, "not in the checkpoint, these start anew: %s"),
         ):
             if keys:
-                logger.info(line, modules_of(keys))
+                logger.info(line, ", ".join(modules_of(keys)))
         for key in unused:
             del state_dict[key]
         state_dict |= {key: own[key] for key in self.missing_heads}

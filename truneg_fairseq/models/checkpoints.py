@@ -209,12 +209,13 @@ def check_fingerprint(found: str | None, expected: str, data: str) -> None:
 def require_head(model: object, missing: Collection[str]) -> None:
     """Refuses to predict with random weights: ``missing`` are those of the head that the model's file does not have."""
     if missing:
-        raise TrueNegError(f"{model}: has no {modules_of(missing)}; expected a whole LM, with its prediction head")
+        lacking = ", ".join(modules_of(missing))
+        raise TrueNegError(f"{model}: has no {lacking}; expected a whole LM, with its prediction head")
 
 
-def modules_of(tensors: Iterable[str]) -> str:
-    """The modules that tensors belong to, at most two names deep, for a line: ``bert.pooler, cls.predictions``."""
-    return ", ".join(sorted({".".join(name.split(".")[:-1][:2]) for name in tensors}))
+def modules_of(tensors: Iterable[str]) -> list[str]:
+    """The modules that tensors belong to, at most two names deep, such as ``cls.predictions``."""
+    return sorted({".".join(name.split(".")[:-1][:2]) for name in tensors})
 
 
 def _dictionary(folder: Path) -> Path | None:
