@@ -17,7 +17,6 @@ from support.hf_models import (
     weights,
 )
 from support.tokenizers_made import fast_tokenizer
-from tokenizers import Tokenizer, models
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("accelerate", reason="transformers' Trainer needs accelerate (pip install 'truneg_fairseq[hf]')")
@@ -61,21 +60,6 @@ def test_words_are_masked_whole_with_any_tokenizer(kind, tmp_path):
         assert torch.equal(torch.where(labels.eq(-100), masked, labels), row)
         shares.append(chosen[1:-2].float().mean())
     assert torch.stack(shares).mean() == pytest.approx(0.3, abs=0.03)
-
-
-def test_words_of_subword_nmt_are_masked_whole_by_the_name_of_transformers():
-    pieces = ["re@@", "build@@", "ing", "the", "un@@", "told"]
-    tokenizer = Tokenizer(models.WordLevel({token: index for index, token in enumerate([*SPECIAL, *pieces])}))
-    names = dict(zip(ROLES, SPECIAL, strict=True))
-    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names)
-    collate = DataCollatorForTrueNegatives(fast, mlm_probability=0.3, whole_word_mask=True, tokenization="subword-nmt")
-    assert (collate.mask_replace_prob, collate.random_replace_prob) == (0.8, 0.1)
-    row, words = torch.tensor([fast.convert_tokens_to_ids(pieces * 4)]), torch.tensor([0, 0, 0, 1, 2, 2] * 4)
-    words += 3 * torch.arange(4).repeat_interleave(6)
-    chosen = torch.stack([collate.mask(row, [seed], 0.0)[1][0].ne(-100) for seed in range(100)])
-    for word in words.unique():
-        assert (chosen[:, words == word].float().mean(1) % 1).eq(0).all()
-    assert chosen.float().mean() == pytest.approx(0.3, abs=0.05)
 
 
 def test_rates_and_replacements_are_berts():
