@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -38,10 +39,6 @@ model, tokenizer = {architecture}.from_pretrained(folder), AutoTokenizer.from_pr
 
 {training}
 
-## Licence
-
-To be filled in by the publisher of the model, here and in the first lines of this file.
-
 ## Citation
 
 ```bibtex
@@ -54,27 +51,21 @@ def model_card(checkpoint: Checkpoint, data: Path, architecture: str, *, name: s
     """The text of a model card: how the model was trained. It names no local path."""
     from huggingface_hub import ModelCardData
 
+    told = {name: value for name, value in checkpoint.criterion.items() if name not in _FILES}
+    criterion, options = told.get("_name") or told.get("criterion"), select(ElectraOptions, SimpleNamespace(**told))
     training, tags = ["None by fairseq: these weights were converted to a checkpoint, and back."], ["truneg_fairseq"]
     if checkpoint.updates != 0:
-        criterion, record = checkpoint.criterion, dict[str, Any]()
-        with contextlib.suppress(TrueNegError):  # none, or one of something else
-            record = read_record(data)
-        told = {name: value for name, value in criterion.items() if name not in _FILES}
-        options = select(ElectraOptions, SimpleNamespace(**told))
-        trained_by = criterion.get("_name") or criterion.get("criterion")
         lines = {
-            "Criterion": trained_by and f"`{trained_by}`",
+            "Criterion": criterion and f"`{criterion}`",
             "Objective": f"`{options.described()}`",
             "Started from the weights of": checkpoint.started_from and f"`{checkpoint.started_from}`",
             "Updates": checkpoint.updates and f"{checkpoint.updates:,}",
-            "Data": "to be filled in (the data folder has no record)" if not record else None,
+            **dict(_amounts(data)),
         }
-        for split, counts in dict(record.get("splits") or {}).items():
-            numbers = [f"{counts[what]:,} {what}" for what in _COUNTS if what in counts]
-            lines[f"Data, {split}"] = ", ".join(numbers)
         training = [f"{what}: {value}" for what, value in lines.items() if value]
-        on_true_negatives = options.sources.keys() - {"uniform"} or options.weights_of_terms
-        tags += [*(["true-negatives"] if on_true_negatives else []), *([trained_by] if trained_by else [])]
+        if options.sources.keys() - {"uniform"} or options.weights_of_terms:
+            tags.append("true-negatives")
+        tags += [criterion] if criterion else []
     return _CARD.format(
         metadata=ModelCardData(library_name="transformers", tags=tags).to_yaml(),
         name=name,
@@ -83,3 +74,15 @@ def model_card(checkpoint: Checkpoint, data: Path, architecture: str, *, name: s
         training="\n".join(f"- {line}" for line in training),
         citation=CITATION,
     )
+
+
+def _amounts(data: Path) -> Iterator[tuple[str, str]]:
+    """How much text the record beside the data counts."""
+    record: dict[str, Any] = {}
+    with contextlib.suppress(TrueNegError):  # none, or one of something else
+        record = read_record(data)
+    for split, counts in dict(record.get("splits") or {}).items():
+        numbers = [
+            f"{counts[what]:,} {what}" for what in ("documents", "lines", "sequences", "tokens") if what in counts
+        ]
+        yield f"Data, {split}", ", ".join(numbers)

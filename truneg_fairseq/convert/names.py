@@ -45,7 +45,6 @@ class Family:
     """The models of one ``model_type``, which is also the name of the fairseq model."""
 
     name: str  # bert, electra or roberta
-    title: str  # how the classes' names begin
     embeddings: tuple[Pair, ...]  # always there
     layer: tuple[Pair, ...]  # once a layer
     # what is there in some models only. ``projection`` leads from the embeddings' width to the layers' where they
@@ -56,6 +55,11 @@ class Family:
     # beginnings of their names that no weight of ours answers to
     ignored: tuple[str, ...] = ("embeddings.position_ids", "embeddings.token_type_ids")
     copies: Mapping[str, str] = field(default_factory=dict)  # second names, by first name, of what files may hold twice
+
+    @property
+    def title(self) -> str:
+        """How the classes' names begin."""
+        return self.name.title()
 
     @property
     def base(self) -> str:
@@ -137,7 +141,6 @@ def _lm_head(dense: str, layer_norm: str, bias: str) -> tuple[Pair, ...]:
 
 BERT = Family(
     name="bert",
-    title="Bert",
     embeddings=_EMBEDDINGS,
     layer=_LAYER,
     parts={
@@ -161,7 +164,6 @@ BERT = Family(
 
 ELECTRA = Family(
     name="electra",
-    title="Electra",
     embeddings=_EMBEDDINGS,
     layer=_LAYER,
     parts={
@@ -187,7 +189,6 @@ ELECTRA = Family(
 
 ROBERTA = Family(
     name="roberta",
-    title="Roberta",
     embeddings=_ROBERTA_EMBEDDINGS,
     layer=_LAYER,
     parts={
