@@ -41,7 +41,8 @@ def test_words_are_masked_whole_with_any_tokenizer(kind, tmp_path):
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(file), **names)
     encoded = tokenizer(TEXT, return_offsets_mapping=True)
     hidden = {"mask_replace_prob": 1.0, "random_replace_prob": 0.0}
-    collate = DataCollatorForTrueNegatives(tokenizer, mlm_probability=0.3, whole_words=True, **hidden)
+    asked = {"whole_word_mask" if kind == "wordpiece" else "whole_words": True}  # by transformers' name, or by ours
+    collate = DataCollatorForTrueNegatives(tokenizer, mlm_probability=0.3, **asked, **hidden)
     # What a text's blanks say; punctuation does not belong to a word.
     blanks = [index for index, letter in enumerate(TEXT) if letter == " "]
     offsets = [(start + (TEXT[start] == " "), end) for start, end in encoded["offset_mapping"]]
