@@ -114,23 +114,12 @@ def test_a_full_disk_is_one_line_and_leaves_the_last_checkpoint(run, data_bin):
 
 
 @pytest.mark.slow
-def test_killed_again_and_again_a_run_ends_as_if_undisturbed(data_bin, tmp_path):
+@pytest.mark.parametrize("objective", ["hc_sr_word_sr_sent", "electra_sr_sent_relabel"])
+def test_killed_again_and_again_a_run_ends_as_if_undisturbed(objective, data_bin, tmp_path):
     """The short form of tests/long/kills.py."""
-    outcome = kill_and_compare(data_bin, tmp_path, OBJECTIVES["hc_sr_word_sr_sent"], kills=3, seed=4)
+    outcome = kill_and_compare(data_bin, tmp_path, OBJECTIVES[objective], kills=3, seed=4)
     assert outcome.kills == 3
     assert outcome.differences == []
-
-
-@pytest.mark.slow
-def test_a_resume_in_a_later_epoch_has_the_same_masks(data_bin, tmp_path):
-    """fairseq's reading processes keep the masks of the epoch that they were started in."""
-    options = ("--criterion", "masked_lm", "--disable-validation", "--num-workers", 1, "--batch-size", 32)
-    whole = run_command(training(data_bin, tmp_path / "whole", *options, "--max-epoch", 3))
-    epochs = logged(whole.stdout, "train")
-    assert len(epochs) == 3
-    run_command(training(data_bin, tmp_path / "broken", *options, "--max-epoch", 2))
-    run_command(training(data_bin, tmp_path / "broken", *options, "--max-epoch", 3))
-    assert differences(state_of(tmp_path / "whole"), state_of(tmp_path / "broken")) == []
 
 
 @pytest.mark.parametrize("task", ["translation", "language_modeling"])

@@ -37,24 +37,6 @@ def updates_at_stop(log) -> int:
     return int(found[1].replace(",", ""))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("number", "options"),
-    [(signal.SIGTERM, ("--num-workers", 1, "--data-buffer-size", 5)), (signal.SIGUSR2, ("--no-last-checkpoints",))],
-)
-def test_a_signal_saves_and_the_run_continues_bit_for_bit(number, options, data_bin, tmp_path):
-    options = (*STOCK, *options)
-    log, broken, whole = tmp_path / "log", tmp_path / "broken", tmp_path / "whole"
-    assert stop(training(data_bin, broken, *options, *ENDLESS), log, number=number) == EXIT_STOPPED
-    stopped = updates_at_stop(log)
-    assert "Traceback" not in log.read_text()
-    enough = ("--max-update", stopped + 20)
-    resumed = run_command(training(data_bin, broken, *STOCK, *enough))
-    assert f"@ {stopped} updates" in resumed.stdout
-    run_command(training(data_bin, whole, *STOCK, *enough))
-    assert differences(state_of(broken), state_of(whole)) == []
-
-
 SIGNAL_AT = """
 import os, signal, sys, fairseq.trainer as f
 sys.argv[:1], step, at = [], "{step}", {at}
@@ -73,7 +55,7 @@ cli_main()
 @pytest.mark.parametrize(
     "stops",
     [
-        pytest.param([("train_step", 1), ("train_step", 8)], id="before a validation"),
+        pytest.param([("train_step", 8), ("valid_step", 8)], id="before and in a validation"),
         pytest.param(
             # a line of the log is due; nothing is; a validation; in the validation; the end of an epoch; of the run
             [("train_step", at) for at in (3, 5, 8)]
@@ -190,22 +172,6 @@ def test_an_interrupt_in_the_foreground_ends_without_a_traceback(data_bin, tmp_p
     assert "Traceback" not in log.read_text()
 
 
-def test_a_signal_during_validation_saves_too(data_bin, tmp_path):
-    log = tmp_path / "log"
-    options = ("--criterion", "masked_lm", "--save-interval-updates", 4)
-    command = training(data_bin, tmp_path / "run", *options, *ENDLESS)
-    slow = (
-        "import time, fairseq.trainer as f; stock = f.Trainer.valid_step\n"
-        "def step(*a, **k):\n  print('in validation', flush=True); time.sleep(0.5); return stock(*a, **k)\n"
-        "f.Trainer.valid_step = step\nimport sys; sys.argv[:1] = []\nfrom fairseq_cli.train import cli_main; cli_main()"
-    )
-    assert stop([sys.executable, "-c", slow, "train", *command[3:]], log, "in validation") == EXIT_STOPPED
-    assert updates_at_stop(log) == 4
-    resumed = run_command(training(data_bin, tmp_path / "run", *options, "--max-update", 6))
-    assert len(logged(resumed.stdout, "train_inner")) == 2
-    assert "train_wall" in logged(resumed.stdout, "train")[-1]
-
-
 @pytest.mark.slow
 def test_an_ended_run_that_is_started_again_stays_as_it_is(data_bin, tmp_path):
     """In the middle and at the end of an epoch, with a reader of data; each time it is prolonged."""
@@ -276,8 +242,9 @@ def test_a_signal_to_one_worker_stops_both(data_bin, tmp_path):
 
 def test_hydra_stops_too(data_bin, tmp_path):
     log = tmp_path / "log"
-    command = hydra(data_bin, tmp_path, "sr_word", "dataset.disable_validation=true", "optimization.max_update=1000000")
-    assert stop(command, log) == EXIT_STOPPED
+    overrides = "dataset.disable_validation=true optimization.max_update=1000000 checkpoint.no_last_checkpoints=true"
+    command = hydra(data_bin, tmp_path, "sr_word", *overrides.split())
+    assert stop(command, log, number=signal.SIGUSR2) == EXIT_STOPPED
     assert (tmp_path / "checkpoint_last.pt").exists()
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from fairseq import optim as fairseq_optim
 from fairseq.data import Dictionary, indexed_dataset
-from support.commands import PIECES, TINY_MODEL, WORDS
+from support.commands import PIECES, WORDS
 from support.trainings import make, parse
 
 import truneg_fairseq
@@ -254,18 +254,6 @@ def test_graphs_of_a_gpu_have_no_effect_on_a_cpu_and_it_says_so(folder, caplog):
     total, _, _ = task.train_step(batches(task)[0][0], model, criterion, optimizer, 0)
     assert total.grad_fn is not None
     assert "--cuda-graphs: no effect" in caplog.text
-
-
-def test_a_masked_lm_criterion_trains_stock_roberta_on_it(folder):
-    command = [folder, "--task", "electra_pretraining", "--criterion", "masked_lm", *TINY_MODEL, "--optimizer", "adam"]
-    task, model, criterion = make(parse([*command, "--tokens-per-sample", 24, "--batch-size", 8, "--lr", 0.01]))
-    assert task.replaced_token_detection is True
-    task.load_dataset("train")
-    for batch in batches(task)[0][:3]:
-        total, size, log = criterion(model, batch)
-        assert torch.isfinite(total)
-        assert (int(size), log["ntokens"]) == (int(batch["target"].ne(PAD).sum()), batch["ntokens"])
-        total.backward()
 
 
 def test_seeds_change_examples_order_and_masks(folder, tmp_path, monkeypatch):
