@@ -204,10 +204,10 @@ def read_model(folder: Path, *, allow_pickle: bool = False) -> HfModel:
     wanted = {pair.theirs for pair in family.pairs((*config.parts, *heads), config.layers, base=family.base)}
     lacking = sorted((wanted | (names["pooler"] if "next_sentence" in heads else set())) - stored)
     unknown = [name for name in dropped if not name.startswith(family.ignored)]
-    for found, kind in ((unknown, "not known"), (lacking, "missing")):
+    for found, fault in ((unknown, "not known"), (lacking, "missing")):
         if found:
             raise TrueNegError(
-                f"{folder}: {len(found)} tensors are {kind} (e.g. {found[0]}); expected the encoder that config.json "
+                f"{folder}: {len(found)} tensors are {fault} (e.g. {found[0]}); expected the encoder that config.json "
                 "describes, and the heads of its pre-training whole or not at all"
             )
     for first, second in family.copies.items():
