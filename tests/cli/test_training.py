@@ -108,12 +108,13 @@ SAVING = ("--save-interval-updates", 3, "--max-update", 6, "--disable-validation
 
 
 def test_fairseq_train_resumes_exactly_in_fp16(binarized, tmp_path):
-    """By layers, the rates of the schedule, and from the third update of the first run as from its own.
+    """By layers, with the rates of the schedule and a share that falls, and from the third update as from its own.
 
     Stock fairseq saves the 16 bits alone, and goes on from rounded weights (tests/fairseq_runs/test_repairs.py).
     """
     whole, again = tmp_path / "whole", tmp_path / "again"
     options = (*ADAM, *SCHEDULE, *SAVING, "--fp16", "--fp16-no-flatten-grads", "--layer-lr-decay", 0.8)
+    options += ("--criterion", "masked_lm_true_neg", "--soft-targets", "uniform=0.8..0")
     first = run_command(training(binarized, whole, *options))
     run_command(training(binarized, again, *options, "--restore-file", whole / "checkpoint_1_3.pt"))
     rates = [float(line["lr"]) for line in logged(first.stdout, "train_inner")]
