@@ -123,6 +123,27 @@ def test_metrics_are_of_what_came_since_they_were_asked_for():
     assert loss_fn.metrics() == {}
 
 
+@pytest.mark.parametrize("name", LOSSES)
+def test_positions_that_are_filled_up_count_once_where_rows_are_not_left_out(name, monkeypatch):
+    """As on a GPU, where a step is recorded: the last rows repeat the first ones, without a label."""
+    batch, logits = tiny_batch(), torch.randn(2, 9, WORDS, generator=torch.Generator().manual_seed(1))
+    given = {"input_ids": batch["input_ids"], "embeddings": torch.randn(WORDS, 8, requires_grad=True)}
+    expected = loss_of(name)(logits, batch["labels"], **given)
+    places = batch["labels"].flatten().ne(-100).nonzero().squeeze(1)
+    labels = F.pad(batch["labels"].flatten()[places], (0, 2), value=-100)
+    places = torch.cat([places, places[:2]])
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    loss_fn = loss_of(name)
+    found = loss_fn(logits.flatten(0, 1)[places], labels, positions=places, **given)
+    torch.testing.assert_close(found, expected)
+    assert loss_fn.metrics()["objective"] == pytest.approx(expected.item(), abs=1e-3)
+    if not loss_fn.needs_logits:
+        states = logits.flatten(0, 1)[places]
+        torch.testing.assert_close(
+            loss_fn.of_hidden(states, torch.eye(WORDS), labels, positions=places, **given), expected
+        )
+
+
 LABELS = torch.tensor([[4, -100, 5, 6], [-100, 7, 8, -100]])
 BAD_CALLS = {
     "labels of another shape": (lambda f: f(torch.zeros(2, 5, WORDS), LABELS), r"\(2, 5, 29\) and labels of \(2, 4\)"),
