@@ -93,15 +93,6 @@ def test_finetuning_takes_its_own_time(data_bin, tmp_path):
     assert 1_000 < spent(last) < 1_300
 
 
-def test_break_mode_eos_makes_a_sequence_of_each_sentence(data_bin, tmp_path):
-    """It needs a repair on recent numpy. There are 150 sentences; in other modes they are joined."""
-    command = training(data_bin, tmp_path, "--criterion", "masked_lm", "--max-epoch", 1, "--disable-validation")
-    result = run_command([*command, "--sample-break-mode", "eos", "--batch-size", 10, "--no-save"])
-    assert logged(result.stdout, "train")[-1]["train_num_updates"] == "15"
-    assert {step["bsz"] for step in logged(result.stdout, "train_inner")} == {"10"}
-    assert not (tmp_path / "metrics.jsonl").exists(), "--no-save writes nothing"
-
-
 ADAM = "--criterion masked_lm --arch truneg_bert_tiny --optimizer electra_adam --adam-betas (0.9,0.999)".split()
 SCHEDULE = ("--lr-scheduler", "electra_linear", "--warmup-ratio", 0.5, "--total-num-update", 8)
 SAVING = ("--save-interval-updates", 3, "--max-update", 6, "--disable-validation")
