@@ -18,7 +18,7 @@ from support.commands import PIECES, WORDS
 from support.convert_models import random_model, save
 from support.convert_models import run_command as convert
 from support.finetunings import Trainings, count_trainings
-from support.glue_files import write_glue, write_model
+from support.glue_files import write_model
 from support.judgements import write
 from torch.nn import functional
 
@@ -95,9 +95,9 @@ def evaluated(monkeypatch) -> list[str]:
     """The calls of evaluations."""
     made, call_logged = list[str](), evaluation.call_logged
 
-    def counted(calls, **options):
-        made.extend(map(str, calls))
-        return call_logged(calls, **options)
+    def counted(call, **options):
+        made.append(str(call))
+        return call_logged(call, **options)
 
     monkeypatch.setattr(evaluation, "call_logged", counted)
     return made
@@ -111,7 +111,9 @@ def trained(started: Trainings) -> list[str]:
 
 
 def experiment(folder: Path, output: Path, *arguments: str, values: tuple[str, ...] = ()) -> None:
+    """With measurements over the training, one of which is where an epoch ends, so that fairseq saves none there."""
     named = (f"paths.data={folder / 'data-bin'}", f"paths.judgements={folder / 'swords.json.gz'}", "seeds=1")
+    named += ("evaluations.held-out.every=2", "precision=bf16", "training.batch-size=88")
     file, output = map(str, (folder / "file.yaml", output))
     main(["experiment", file, "--output", output, "--cpu", *arguments, "--set", *named, *values])
 
@@ -146,7 +148,7 @@ def test_an_experiment_from_a_kill_to_its_tables_and_beyond(folder, tmp_path, st
 
     def interrupted(log):
         found = updates_of(log)
-        if "same" in str(log) and found >= 1:
+        if "same" in str(log) and found >= 2:  # not 2 alone: a quick training may have made its next update
             raise SystemExit(75)  # as signals do
         return found
 
@@ -167,27 +169,41 @@ def test_an_experiment_from_a_kill_to_its_tables_and_beyond(folder, tmp_path, st
     assert trained(started) == ["same/seed-1"]
     assert len(evaluated) == 2, "one process a model"
     assert all("cpu=True" in call for call in evaluated), "evaluations too"
-    log = (output / "runs/same/seed-1/train/train.log").read_text()
-    assert re.search(rf"Loaded checkpoint .*checkpoint_last.pt \(epoch 1 @ [1-{UPDATES - 1}] updates\)", log)
+    train = output / "runs/same/seed-1/train"
+    log = (train / "train.log").read_text()
+    assert re.search(rf"Loaded checkpoint .*checkpoint_last.pt \(epoch \d @ [2-{UPDATES - 1}] updates\)", log)
     assert not list(output.rglob("checkpoint*.pt"))
-    model = torch.load(output / "runs/same/seed-1/train/model.pt", weights_only=True)
-    assert model["last_optimizer_state"] is None
+    models = [torch.load(train / name, weights_only=True) for name in ("model-2.pt", "model-4.pt", "model.pt")]
+    assert [model["optimizer_history"][-1]["num_updates"] for model in models] == [2, 4, UPDATES]
+    assert all(model["last_optimizer_state"] is None for model in models)
+    logged = map(json.loads, (train / "metrics.jsonl").read_text().splitlines())
+    assert {line["num_updates"] for line in logged if line["kind"] == "epoch"} & {2, 4}, "or the test is of nothing"
     held_out = metrics(output, "held-out text")
     # The same batches, masks and dropout: the same objective ends in the same bits.
     assert held_out["same", 1] == held_out["baseline", 1]
-    _, _, expected = independent(output / "runs/baseline/seed-1/train/model.pt", folder / "data-bin")
-    assert {name: held_out["baseline", 1][name] for name in expected} == pytest.approx(expected, abs=1e-6)
+    for name, after in (("model-2.pt", " after 33.33 %"), ("model-4.pt", " after 66.67 %"), ("model.pt", "")):
+        found = metrics(output, f"held-out text{after}")["same", 1]
+        _, _, expected = independent(train / name, folder / "data-bin")
+        assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-6)
+    tables = (output / "comparison.md").read_text()
+    shown = dict(re.findall(r"^\| (\w+\.) 100 % +\| +([\d.]+) \|", tables, re.MULTILINE))
+    rates = {"Iter.": found["hc_iter"], "Pred.": found["hc_pred"]}
+    assert shown == {title: f"{100 * rate:.2f}" for title, rate in rates.items()}
     for task in ("lexsub masked", "lexsub kept", "lexsub masked (people)", "lexsub kept (people)"):
         assert len(metrics(output, task)) == 2
-    assert "**lexsub kept**" in (output / "comparison.md").read_text()
+    assert "**lexsub kept**" in tables
     assert "Table 2" in (output / "report.html").read_text()
 
     # done: nothing is started again; more may be asked for
     experiment(folder, output)
     assert not trained(started) and len(evaluated) == 2
     more = ("arms.third.options.hc-weight=1", "arms.baseline.seeds=2")
-    experiment(folder, output, values=more)
-    assert trained(started) == ["third/seed-1", "baseline/seed-2"]
+    capsys.readouterr()
+    with pytest.raises(SystemExit, match=r"1 failed, the first: broken seed 1: training failed .*train\.log"):
+        experiment(folder, output, values=(*more, "arms.broken.options.encoder-attention-heads=3"))
+    assert trained(started) == ["third/seed-1", "broken/seed-1", "baseline/seed-2"], "a failing arm keeps nobody"
+    out = capsys.readouterr().out
+    assert re.search(r"broken seed 1 +begun +0 of 2", out) and re.search(r"third seed 1 +done +2 of 2", out)
     assert len(metrics(output, "lexsub kept")) == 4
     assert metrics(output, "held-out text")["baseline", 2] != held_out["baseline", 1]
 
@@ -197,6 +213,7 @@ def test_an_experiment_from_a_kill_to_its_tables_and_beyond(folder, tmp_path, st
             "training.lr=[0.02]",
             r"baseline/seed-1/train: was made with --lr 0\.01 \(now 0\.02\); give the same options",
         ),
+        ("evaluations.held-out.every=3", r"baseline/seed-1/train: was made with .*every 2 \(now 3\)"),
         ("updates=7", r"baseline/seed-1/train: was made with updates 6 \(now 7\)"),
         ("training.weight-decay=0.1", r"was made with --weight-decay None \(now 0\.1\)"),
         (
@@ -229,29 +246,12 @@ def test_an_experiment_from_a_kill_to_its_tables_and_beyond(folder, tmp_path, st
 
 
 @pytest.mark.slow
-def test_glue_is_later_and_a_failing_arm_keeps_nobody(folder, tmp_path, started, capsys):
-    prepared = write_glue(tmp_path / "glue", folder / "data-bin", ["RTE"])
-    glue = f"{{prepared: {prepared}, tasks: [RTE], seeds: 1, options: {{epochs: 1}}, arms: [same]}}"
-    values = (f"evaluations.finetune.glue={glue}", "evaluations.lexsub=null", "evaluations.held-out=null")
-    values += ("arms.baseline.options.encoder-attention-heads=3",)
-    with pytest.raises(SystemExit, match=r"1 failed, the first: baseline seed 1: training failed .*train\.log"):
-        experiment(folder, tmp_path / "out", values=values)
-    out = capsys.readouterr().out
-    assert re.search(r"baseline seed 1 +begun +0 of 0", out)
-    assert re.search(r"same seed 1 +done +1 of 1", out)
-    (result,) = read_results([tmp_path / "out" / "results.jsonl"])
-    assert (result.model, result.task, result.seed) == ("same", "RTE", 1)
-    accuracy = f"{100 * result.metrics['accuracy']:.2f}"
-    assert re.search(rf"^\| same +\| +{accuracy} \|$", (tmp_path / "out" / "comparison.md").read_text(), re.MULTILINE)
-
-
-@pytest.mark.slow
 def test_electra_from_scratch(folder, tmp_path, started):
     """Its two parts are compared by what the last validation has logged; an update later they are others."""
     values = (
         *("model.arch=electra_tiny", "model.options={encoder-layers: 1}", "updates=2"),
         *("training.task=electra_pretraining", "training.criterion=electra", "training.validate-interval-updates=1"),
-        "training.required-batch-size-multiple=1",
+        *("training.required-batch-size-multiple=1", "training.batch-size=4", "precision=fp32"),
         *("arms.same.options={discriminator-weight: 20}", "evaluations={electra: {}, held-out: valid}"),
     )
     experiment(folder, tmp_path / "out", values=values)
@@ -333,7 +333,7 @@ def test_electra_that_begins_as_a_bert(folder, tmp_path, started):
     convert(*halves, tmp_path / "electra.pt", "--data", folder / "data-bin")
     values = (
         *("model.arch=null", "model.options={encoder-layers: null, max_positions: null}", "updates=1"),
-        *(f"model.checkpoint={tmp_path / 'electra.pt'}", "training.lr=1e-9"),
+        *(f"model.checkpoint={tmp_path / 'electra.pt'}", "training.lr=1e-9", "precision=fp32"),
         *("training.task=electra_pretraining", "training.criterion=electra", "evaluations={electra: {}}"),
         *("evaluations.lexsub=null", "evaluations.held-out=null"),
     )
@@ -350,46 +350,6 @@ def test_electra_that_begins_as_a_bert(folder, tmp_path, started):
             found = trained[f"{half}.sentence_encoder.layers.{layers - 1}.{key}"]
             expected = bert.get_parameter(f"encoder.layer.{layers - 1}.{name}")
             torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
-
-
-@pytest.mark.slow
-def test_rates_over_training(folder, tmp_path, started, monkeypatch, capsys):
-    """Table 2: killed within a training, its checkpoints of every interval are those of the whole, in bf16 too."""
-    values = ("evaluations={held-out: {batch-size: 7}}", "precision=bf16", "training.batch-size=88")
-    experiment(folder, tmp_path / "whole", "--only", "baseline", values=values)
-    values += ("evaluations.held-out.every=2",)
-    updates_of = process.updates_in
-
-    def interrupted(log):
-        if updates_of(log) >= 2:  # not 2 alone: a quick training has made its next update before the next look
-            raise SystemExit(75)
-        return updates_of(log)
-
-    with monkeypatch.context() as patch, pytest.raises(SystemExit):
-        patch.setattr(process, "updates_in", interrupted)
-        experiment(folder, tmp_path / "out", "--only", "baseline", values=values)
-    experiment(folder, tmp_path / "out", "--only", "baseline", values=values)
-    train = tmp_path / "out" / "runs" / "baseline" / "seed-1" / "train"
-    models = [torch.load(train / name, weights_only=True) for name in ("model-2.pt", "model-4.pt", "model.pt")]
-    assert [model["optimizer_history"][-1]["num_updates"] for model in models] == [2, 4, UPDATES]
-    lines = map(json.loads, (train / "metrics.jsonl").read_text().splitlines())
-    ends = {line["num_updates"] for line in lines if line["kind"] == "epoch"}
-    assert ends & {2, 4}, "fairseq saves no checkpoint of the interval where an epoch ends"
-    assert not list(train.glob("checkpoint*.pt"))
-    whole = torch.load(tmp_path / "whole/runs/baseline/seed-1/train/model.pt", weights_only=True)["model"]
-    assert all(torch.equal(value, whole[name]) for name, value in models[-1]["model"].items())
-    first, middle, last = (
-        metrics(tmp_path / "out", f"held-out text{after}")["baseline", 1]
-        for after in (" after 33.33 %", " after 66.67 %", "")
-    )
-    for name, found in (("model-2.pt", first), ("model-4.pt", middle)):
-        assert found["bits"] == pytest.approx(independent(train / name, folder / "data-bin")[2]["bits"], abs=1e-6)
-    assert last == metrics(tmp_path / "whole", "held-out text")["baseline", 1]
-    tables = (tmp_path / "out" / "comparison.md").read_text()
-    shown = dict(re.findall(r"^\| (\w+\.) (?:33\.33|66\.67|100) % +\| +([\d.]+) \|$", tables, re.MULTILINE))
-    assert shown == {title: f"{100 * last[name]:.2f}" for title, name in (("Iter.", "hc_iter"), ("Pred.", "hc_pred"))}
-    with pytest.raises(SystemExit, match=r"baseline/seed-1/train: was made with .*every 2 \(now 3\)"):
-        experiment(folder, tmp_path / "out", "--only", "baseline", values=(*values, "evaluations.held-out.every=3"))
 
 
 def finetuned(options: str) -> tuple[str, str]:
@@ -443,9 +403,21 @@ def test_a_wrong_file_is_refused_in_one_line(folder, tmp_path, old, new, line):
     with pytest.raises(TrueNegError, match=line) as refused:
         found = read(folder, tmp_path, old, new)
         runner = Runner(found, ExperimentOptions(cpu=True))
-        _ = runner.runs[0].evaluations
-        check_flags(tmp_path / "file.yaml", found, {run.arm: run for run in runner.runs})
+        check_flags(tmp_path / "file.yaml", found, runner.trainings)
     assert "\n" not in str(refused.value)
+
+
+def test_a_fine_tuning_is_for_the_arms_that_it_names_and_waits_for_all_trainings(folder, tmp_path):
+    (folder / "RTE").mkdir(exist_ok=True)
+    asked = "finetune: {glue: {prepared: '${paths.data}/..', tasks: [RTE], seeds: 2, arms: [same]}}"
+    found = read(folder, tmp_path, "held-out: {files: valid, batch-size: 7}", asked)
+    first, second = Runner(found, ExperimentOptions(output=tmp_path)).trials[:2]
+    named = [[each.name.partition(",")[0] for each in trial.evaluations] for trial in (first, second)]
+    assert named == [["lexsub"], ["lexsub", "RTE 1", "RTE 2"]]
+    assert (second.steps(slow=False), second.steps(slow=True)) == (2, 0)
+    second.training.folder.mkdir(parents=True)
+    second.training.model_path.touch()
+    assert (second.steps(slow=False), second.steps(slow=True)) == (1, 2)
 
 
 def read(folder: Path, place: Path, old: str, new: str, *values: str, only: tuple[str, ...] = ()) -> Experiment:
@@ -505,11 +477,11 @@ def test_the_examples_are_experiments(folder, tmp_path, monkeypatch):
         named = re.findall(r"^  (\w+): \?\?\?", file.read_text(), re.MULTILINE)
         found = read_experiment(file, [f"paths.{name}={tmp_path / name}" for name in named])
         runner = Runner(found, ExperimentOptions(file=file, output=tmp_path / "out", cpu=True))
-        check_flags(file, found, {run.arm: run for run in runner.runs})
-        assert len(runner.runs) == sum(len(found.seeds_of(arm)) for arm in found.arms)
-        for run in runner.runs:
-            assert "--max-update" in run.flags
-            assert run.evaluations
+        check_flags(file, found, runner.trainings)
+        assert len(runner.trials) == sum(len(found.seeds_of(arm)) for arm in found.arms)
+        for trial in runner.trials:
+            assert "--max-update" in trial.training.flags
+            assert trial.evaluations
 
 
 def test_files_in_options_are_relative_to_the_command_and_compared_by_content(folder, tmp_path, monkeypatch):
@@ -524,7 +496,7 @@ def test_files_in_options_are_relative_to_the_command_and_compared_by_content(fo
         Path("data/corpus_counts.npz").write_text(content)
         Path("fitted.json").write_text(content)
         found = read_experiment(Path("file.yaml"), values)
-        training = Runner(found, ExperimentOptions(file=Path("file.yaml"), output=Path("out"))).runs[0]
+        training = Runner(found, ExperimentOptions(file=Path("file.yaml"), output=Path("out"))).trials[0].training
         assert f"--hc-acceptance-model={tmp_path / 'fitted.json'}" in training.flags
         settings.append(training.settings)
     assert all(settings[0][name] != settings[1][name] for name in ("--corpus-counts", "--hc-acceptance-model"))
@@ -563,8 +535,7 @@ def test_squad_is_fine_tuned_and_the_models_that_are_kept_are_attacked(tmp_path)
     attacked.write_text((tmp_path / "squad/valid.json").read_text().replace("valid-", "valid_").replace("-0", ""))
     options = {"epochs": 1, "batch-size": 8, "keep-models": True}
     (found,) = _finetuned("squad", Finetuning(prepared=prepared, tasks=["SQuAD"], seeds=1, options=options), run)
-    for call in found.calls:
-        call()
+    found.fine_tuning()
     assert {each.key for each in found.results()} == {("hc", "SQuAD", 4)}
     results, kept = tmp_path / "attacks.jsonl", folder.with_name("squad")
     given = ("--experiment", kept, "--attacked", attacked, "--results", results, "--cpu")

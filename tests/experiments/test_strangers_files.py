@@ -81,7 +81,7 @@ def runner(file: Path, experiment: Experiment) -> Runner:
 
 
 def check(file: Path, experiment: Experiment) -> None:
-    check_flags(file, experiment, {run.arm: run for run in runner(file, experiment).runs})
+    check_flags(file, experiment, runner(file, experiment).trainings)
 
 
 @contextlib.contextmanager
@@ -105,7 +105,7 @@ def watched() -> Iterator[list[str]]:
 def test_no_option_of_fairseq_takes_a_value_that_runs_reads_or_writes_something(file):
     plain, names = read(file), all_options()
     assert len(names) > 500 and {"adam-betas", "post-save-script", "aim-repo", "wer-args", "teacher"} <= names
-    run, taken = runner(file, plain).runs[0], []
+    run, taken = runner(file, plain).trainings["a"], []
     with watched() as events:
         for name in names.difference(FILE_OPTIONS):  # those are whole paths, which nothing evaluates
             for value in VALUES:

@@ -127,10 +127,10 @@ from truneg_fairseq.finetuning.task import read_info
 from truneg_fairseq.launch.process import call_logged, read_tail, run_logged
 folder = Path(sys.argv[1])
 names = {"log": folder / "log", "poll": lambda: None}
-assert call_logged([partial(read_info, folder=folder / "none")], device="7", **names) == 1
+assert call_logged(partial(read_info, folder=folder / "none"), device="7", **names) == 1
 shell = ["sh", "-c", "echo $CUDA_VISIBLE_DEVICES"]
 assert run_logged(shell, folder=folder, device="7", **names | {"log": folder / "gpu"}) == 0
-call_logged([partial(read_tail, path=folder / "fifo")], device=None, **names)
+call_logged(partial(read_tail, path=folder / "fifo"), device=None, **names)
 """
 
 
@@ -165,17 +165,17 @@ def test_a_call_is_kept_as_json_and_only_functions_of_the_package_are_called(tmp
         evaluation.measure: {"asked": [asked], "options": OpeningOptions(data=Path("d"), cpu=True)},
         finetuning_run.finetune_all: {"options": options},
     }
-    process.keep_calls(tmp_path / "kept.json", [partial(function, **keywords) for function, keywords in wanted.items()])
     found = []
-    for function in wanted:  # in their places stand functions that keep what they get
-        keep = wraps(function)(lambda **keywords: found.append(keywords))
+    for function, keywords in wanted.items():
+        process.keep_call(tmp_path / "kept.json", partial(function, **keywords))
+        keep = wraps(function)(lambda **keywords: found.append(keywords))  # stands in its place
         monkeypatch.setattr(sys.modules[function.__module__], function.__name__, keep)
-    process.call_kept(tmp_path / "kept.json")
+        process.call_kept(tmp_path / "kept.json")
     assert found == list(wanted.values())
     for name in ("os:system", "truneg_fairseq.launch.process:os.system", "truneg_fairseq.launch.process:partial"):
-        call = {"function": name, "arguments": {"command": "touch ran"}}
-        (tmp_path / "job.json").write_text(json.dumps({"folder": str(tmp_path), "calls": [call]}))
-        with pytest.raises(TrueNegError, match="expected functions of this version"):
+        call = {"folder": str(tmp_path), "function": name, "arguments": {"command": "touch ran"}}
+        (tmp_path / "job.json").write_text(json.dumps(call))
+        with pytest.raises(TrueNegError, match="expected a function of this version"):
             process.call_kept(tmp_path / "job.json")
     assert not (tmp_path / "ran").exists()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -122,7 +123,7 @@ def test_the_command_has_the_precision(tmp_path):
 
 def evaluation_in(folder: Path, **fields: Any) -> evaluation.Evaluation:
     names = {"name": "lexsub", "model": folder / "model.pt", "folder": folder / "lexsub", **fields}
-    return evaluation.Evaluation(settings={}, calls=[list], results=list, **names)
+    return evaluation.Evaluation(settings={}, fine_tuning=partial(list), results=list, **names)
 
 
 def evaluate(one: evaluation.Evaluation) -> None:

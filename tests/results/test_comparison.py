@@ -288,40 +288,43 @@ GOOD = {"model": "a", "task": "CoLA", "seed": 1, "metrics": {"matthews": 0.5}}
 
 
 @pytest.mark.parametrize(
-    ("line", "part"),
+    ("lines", "more", "part"),
     [
-        ({"model": "a"}, "line 2: Object missing required field task"),
-        ({**GOOD, "model": ""}, "line 2: model: Expected str of length >= 1"),
+        ([{"model": "a"}], [], "line 1: Object missing required field task"),
+        ([{**GOOD, "model": ""}], [], "line 1: model: Expected str of length >= 1"),
         (
-            {**GOOD, "metrics": {"matthews": 57.0}, "shown": {"matthews": {"title": "CoLA"}}},
+            [{**GOOD, "metrics": {"matthews": 57.0}, "shown": {"matthews": {"title": "CoLA"}}}],
+            [],
             "metric matthews is 57.0; expected a fraction (0.758 for 75.8 %)",
         ),
-        (GOOD, "line 2: model 'a', task 'CoLA', seed 1 is in"),
+        ([GOOD, GOOD], [], "line 2: model 'a', task 'CoLA', seed 1 is in"),
+        ([], [], "r.jsonl: has no results to compare"),
+        ([GOOD], ["r.jsonl"], "r.jsonl twice; name it once"),
+        ([GOOD], ["no.jsonl"], "no.jsonl: no such file"),
+        ([GOOD], ["--baseline", "c"], "--baseline c: no results of it; expected one of a"),
+        ([GOOD], ["--tasks", "x"], "--tasks x: no results of it; expected some of CoLA"),
+        ([GOOD], ["--picture", "p.png"], "--picture p.png: expected a file name that ends with .svg"),
+        (
+            [GOOD, {**GOOD, "model": "b", "seed": 2}],
+            ["--picture", "p.svg"],
+            "--picture: no model has a task of the tables and a seed in common with the baseline a",
+        ),
     ],
 )
-def test_wrong_lines_end_in_one_line(tmp_path, line, part):
-    path = tmp_path / "r.jsonl"
-    path.write_text(f"{json.dumps(GOOD)}\n{json.dumps(line)}\n")
-    assert part in error(path)
+def test_wrong_input_ends_in_one_line(tmp_path, monkeypatch, lines, more, part):
+    monkeypatch.chdir(tmp_path)
+    Path("r.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    assert part in error("r.jsonl", *more)
+    assert not Path("p.svg").exists()
 
 
-def test_other_bad_input_ends_in_one_line(tmp_path):
-    path = write(tmp_path / "r.jsonl", [result("a", "CoLA", 1, accuracy=0.5), result("b", "CoLA", 2, accuracy=0.5)])
-    assert f"RESULTS.jsonl: names {path} twice; name it once" in error(path, path)
-    assert "no.jsonl: no such file" in error(tmp_path / "no.jsonl")
-    assert "--baseline c: no results of it; expected one of a, b" in error(path, "--baseline", "c")
-    fine = write(tmp_path / "f.jsonl", [result("a", "CoLA", 1, matthews=0.5), result("b", "CoLA", 2, matthews=0.5)])
-    message = "--picture: no model has a task of the tables and a seed in common with the baseline a"
-    assert message in error(fine, "--picture", tmp_path / "p.svg")
-    assert not (tmp_path / "p.svg").exists()
-    (tmp_path / "empty.jsonl").touch()
-    assert "no results to compare" in error(tmp_path / "empty.jsonl")
+def test_what_is_no_number_is_not_added(tmp_path):
     with pytest.raises(TrueNegError, match="the new result: metric matthews is nan"):
-        append_result(path, result("a", "CoLA", 5, matthews=float("nan")))
+        append_result(tmp_path / "r.jsonl", result("a", "CoLA", 5, matthews=float("nan")))
     broken = replace(result("a", "CoLA", 5, matthews=0.5), examples={"matthews": [float("inf")]})
     with pytest.raises(ValueError, match="not JSON compliant"):
-        append_result(path, broken)
-    append_result(path, result("a", "CoLA", 6, matthews=1.0000001))  # a sum of fp32 probabilities
+        append_result(tmp_path / "r.jsonl", broken)
+    append_result(tmp_path / "r.jsonl", result("a", "CoLA", 6, matthews=1.0000001))  # a sum of fp32 probabilities
 
 
 def test_files_tasks_and_models_are_chosen(capsys, tmp_path):
@@ -333,7 +336,6 @@ def test_files_tasks_and_models_are_chosen(capsys, tmp_path):
     assert "cloze" not in output and "RTE" not in output and "differences to new/hc" in output
     single = write(tmp_path / "s.jsonl", [result("hc", "CoLA", matthews=0.5)])
     assert [each.model for each in read_results([f"mine={single}"])] == ["mine"]
-    assert "--tasks x: no results of it; expected some of CoLA" in error(single, "--tasks", "x")
 
 
 def test_terminals_that_lack_characters(tmp_path, monkeypatch):
@@ -365,32 +367,6 @@ def losses(**by_arm: tuple[float, ...]) -> list[Result]:
     ]
 
 
-def test_a_lower_loss_than_baseline_and_control_helps():
-    found = losses(
-        baseline=NOISE, control=[each - 0.1 for each in NOISE], treatment=[each - 0.201 for each in (0.0, 0.021, 0.05)]
-    )
-    answer, *details = verdict(found, "baseline", "control")
-    assert answer == "treatment helps: its held-out loss is lower than that of baseline and control."
-    against = [line.partition(":")[0] for line in details]
-    assert against == ["control against baseline", "treatment against baseline", "treatment against control"]
-    assert details[0] == (
-        "control against baseline: held-out loss better (-0.100 bits [-0.100, -0.100]); calibration error not "
-        "significant (+0.00 points [+0.00, +0.00])."
-    )
-
-
-def test_the_verdict_names_how_many_more_seeds_are_needed():
-    found = losses(baseline=NOISE, control=(-0.3, -0.28, -0.25), treatment=(-0.31, -0.28, -0.27))
-    (quantity,) = [each for each in Comparison(found).groups[HELD_OUT] if each.title == "bits"]
-    summary = Comparison(found, "control").summary("treatment", quantity)
-    more = summary.seeds_needed - 3
-    assert more > 1
-    assert verdict(found, "baseline", "control")[0] == (
-        f"treatment: the difference in held-out loss to control is not significant (control: about {more} more seeds "
-        "needed)."
-    )
-
-
 def test_a_verdict_of_many_arms_is_corrected_for_their_number():
     """Of twelve arms that differ from the baseline by noise alone, one "helps" in one of five experiments."""
     random = np.random.default_rng(1)
@@ -408,17 +384,41 @@ def test_a_verdict_of_many_arms_is_corrected_for_their_number():
     )
 
 
-def test_a_higher_loss_does_not_help():
-    found = losses(baseline=NOISE, worse=[each + 0.1 for each in NOISE])
-    assert verdict(found, "baseline")[0] == "worse does not help: its held-out loss is higher than that of baseline."
-
-
-def test_two_seeds_say_nothing():
-    found = losses(baseline=NOISE[:2], other=(-1.0, -1.0))
-    assert verdict(found, "baseline") == [
-        "other: held-out loss -1.010 bits to baseline. 2 seeds are no evidence, at least 3 are needed.",
-        "other against baseline: held-out loss -1.010 bits; calibration error +0.00 points.",
-    ]
+@pytest.mark.parametrize(
+    ("arms", "lines"),
+    [
+        (
+            {"control": (-0.1, -0.08, -0.05), "arm": (-0.201, -0.18, -0.151)},
+            [
+                "arm helps: its held-out loss is lower than that of baseline and control.",
+                "control against baseline: held-out loss better (-0.100 bits [-0.100, -0.100]); calibration error not "
+                "significant (+0.00 points [+0.00, +0.00]).",
+                "arm against baseline: ",
+                "arm against control: ",
+            ],
+        ),
+        (
+            {"control": (-0.3, -0.28, -0.25), "arm": (-0.31, -0.28, -0.27)},
+            [
+                "arm: the difference in held-out loss to control is not significant (control: about 7 more seeds "
+                "needed)."
+            ],
+        ),
+        ({"arm": (0.1, 0.12, 0.15)}, ["arm does not help: its held-out loss is higher than that of baseline."]),
+        (
+            {"arm": (-1.0, -1.0)},
+            [
+                "arm: held-out loss -1.010 bits to baseline. 2 seeds are no evidence, at least 3 are needed.",
+                "arm against baseline: held-out loss -1.010 bits; calibration error +0.00 points.",
+            ],
+        ),
+    ],
+    ids=["lower", "not significant", "higher", "two seeds"],
+)
+def test_the_verdict_says_whether_an_arm_helps(arms, lines):
+    seeds = len(arms["arm"])
+    said = verdict(losses(baseline=NOISE[:seeds], **arms), "baseline", "control")
+    assert all(one.startswith(line) for one, line in zip(said, lines, strict=False)) and len(said) >= len(lines)
 
 
 def test_a_control_is_better_where_the_items_say_so():

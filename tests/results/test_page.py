@@ -164,27 +164,15 @@ def test_folders_without_a_run(tmp_path, capsys):
     assert "none: no such file; expected a result file" in error(capsys, tmp_path, tmp_path / "none")
 
 
-SHOWN = {"accuracy": Metric("RTE", True)}
-
-
-def test_results_of_fine_tuning(runs, tmp_path, capsys):
-    results = tmp_path / "results.jsonl"
-    for model, shift in (("base", 0.0), ("<script>alert(1)</script>", 0.1)):
-        for seed in (1, 2, 3):
-            scores = {"accuracy": 0.5 + shift + 0.01 * seed}
-            append_result(results, Result(model=model, task="RTE", seed=seed, metrics=scores, shown=SHOWN))
-    for model, items in (("base", [0.0, 1.0]), ("new", [0.0, 1.0, 0.5])):
-        fields = {"metrics": {"accuracy": 0.5}, "examples": {"accuracy": items}}
-        append_result(results, Result(model=model, task="CoLA-like", seed=1, **fields))
-    report(capsys, tmp_path, runs / "baseline", results, "--baseline", "base")
+def test_results_beside_trainings_with_corrected_intervals(runs, tmp_path, capsys):
+    for model, seed in itertools.product(("base", "new", "newer"), (1, 2, 3)):
+        line = Result(model=model, task="RTE", seed=seed, metrics={"accuracy": 0.5 + 0.1 * len(model) + 0.01 * seed})
+        append_result(tmp_path / "results.jsonl", line)
+    report(capsys, tmp_path, runs / "baseline", tmp_path / "results.jsonl", "--baseline", "new", "--bonferroni")
     html = (tmp_path / "r.html").read_text(encoding="utf-8")
-    assert "RTE: differences to base" in html
-    assert html.index("paired by seed.") > html.index("</table>", html.index("RTE: differences to base"))
+    assert html.index("Validation: valid") < html.index("RTE: differences to new") < html.index("paired by seed.")
+    assert "Corrected for the number of models" in html
     assert "ECE the calibration error" not in html  # there is no held-out text
-    assert "[+10.00, +10.00]" in html
-    assert "<script>alert" not in html
-    assert "new and base, CoLA-like, accuracy" in html, "and says that the items are others"
-    assert "Validation: valid" in html
 
 
 def test_measurements_of_other_texts_are_marked(tmp_path, capsys):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 from ..convert.architecture import pretraining_flags
 from ..corpus_counts import counts_beside
-from ..errors import TrueNegError
+from ..errors import refuse
 from ..fairseq_runs.folder import sampled_fingerprint
 from ..fairseq_runs.saving import LAST
 from ..launch.training_run import MODEL_NAME, TrainingRun
@@ -49,9 +48,8 @@ class Pretraining(TrainingRun):
         """The files of the models after each of the experiment's milestones."""
         return [self.folder / f"model-{updates}.pt" for updates in self.experiment.milestones]
 
-    def finish(self, progress: Callable[[int], None], device: str | None) -> None:
-        """Trains where that is not done, and keeps the models alone; see :meth:`train`."""
-        self.train(progress, device)
+    def keep_models(self) -> None:
+        """Keeps of the trained checkpoints the models alone."""
         for updates, path in zip(self.experiment.milestones, self.earlier_models, strict=True):
             if not path.exists():
                 self.keep_model(path, sorted(self.folder.glob(f"checkpoint_*_{updates}.pt"))[-1])
@@ -125,12 +123,9 @@ def check_start(file: Path, experiment: Experiment) -> None:
     if checkpoint is None or not _starting_point(checkpoint, experiment.data)[1]:
         return
     for arm in experiment.arms:
-        task = experiment.options_of(arm).get("task")
-        if task != "electra_pretraining":
-            raise TrueNegError(
-                f"{file}: model.checkpoint: {checkpoint} has a generator, and the task of arm {arm} is {task}; "
-                "expected electra_pretraining, or another checkpoint"
-            )
+        task, expected = experiment.options_of(arm).get("task"), "electra_pretraining"
+        found = f"{file}: model.checkpoint: {checkpoint} has a generator, and the task of arm {arm} is {task}"
+        refuse((task != expected, f"{found}; expected {expected}, or another checkpoint"))
 
 
 def fingerprint(path: Path) -> str:

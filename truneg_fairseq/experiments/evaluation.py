@@ -63,9 +63,9 @@ class Evaluation:
     folder: Path  # of its files
     settings: dict[str, Any]  # what determines its results; with other ones it is done again
     results: Callable[[], list[Result]]  # of the files that it leaves
-    calls: Sequence[Call] = ()  # one after the other in a process of their own
-    asked: Asked | None = None  # in place of calls: a yardstick, measured together with the model's others
-    late: bool = False  # takes as long as a training, and waits until all models are trained
+    asked: Asked | None = None  # a yardstick, measured together with the model's others
+    # what takes as long as a training: it has a process of its own, and waits until all models are trained
+    fine_tuning: Call | None = None
 
     @property
     def done(self) -> bool:
@@ -99,21 +99,27 @@ class Evaluation:
         write_json(self.record, {**self._wanted, **seconds})
 
 
+def in_processes(evaluations: Sequence[Evaluation]) -> list[list[Evaluation]]:
+    """Those of each process: the yardsticks share one, for which the model is read once."""
+    together = [each for each in evaluations if each.asked]
+    return [together] * bool(together) + [[each] for each in evaluations if not each.asked]
+
+
 def evaluate_together(
     evaluations: Sequence[Evaluation], run: Pretraining, poll: Callable[[], None], device: str | None
 ) -> str:
-    """Evaluates a model in one process: all of its yardsticks, or one evaluation's calls. Says what was done.
+    """Evaluates a model in one process: all of its yardsticks, or one fine-tuning. Says what was done.
 
     The log is in the evaluation's folder; that of yardsticks in the folder of the arm and seed.
     """
     asked = [each.asked for each in evaluations if each.asked]
     options = OpeningOptions(data=run.experiment.data.resolve(), cpu=run.cpu, user_dir=run.user_dir)
-    calls = [partial(measure, asked=asked, options=options)] if asked else evaluations[0].calls
+    call = partial(measure, asked=asked, options=options) if asked else evaluations[0].fine_tuning
     log = (run.folder.parent if asked else evaluations[0].folder) / LOG_NAME
     name, started, start = "; ".join(each.name for each in evaluations), time.monotonic(), size_of(log)
     for each in evaluations:
         each.begin()
-    if calls and (code := call_logged(calls, log=log, poll=poll, device=device)):
+    if call and (code := call_logged(call, log=log, poll=poll, device=device)):
         raise TrueNegError(f"{name}: failed ({failure(log, code, start)}); its log is {log}")
     seconds = round(time.monotonic() - started, 1)
     for each in evaluations:
@@ -214,15 +220,13 @@ def _finetuned(name: str, asked: Finetuning, run: Pretraining) -> Iterator[Evalu
         places = [folder / f"{task}-{seed}" for seed in range(1, asked.seeds + 1)]
         written = [place / RESULTS_NAME for place in places]
         for seed, place in enumerate(places, start=1):
-            calls = [partial(finetune_all, options=replace(options, tasks=[task], seeds=[seed], output=place))]
             yield Evaluation(
                 name=f"{task} {seed}, {run.name}",
                 model=run.model_path,
                 folder=place,
                 settings=TASKS.digests([task]) | settings | {"data": fingerprint(asked.prepared / task / "info.json")},
-                calls=calls,
+                fine_tuning=partial(finetune_all, options=replace(options, tasks=[task], seeds=[seed], output=place)),
                 results=_mean_of(written, run) if place == places[-1] else list,
-                late=True,
             )
 
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 from filelock import FileLock
@@ -27,42 +27,49 @@ from ..workers import Progress
 from . import ExperimentOptions
 from .allowed_options import check_flags
 from .arm_training import Pretraining, check_start
-from .evaluation import Evaluation, evaluate_together, evaluations_of
+from .evaluation import Evaluation, evaluate_together, evaluations_of, in_processes
 from .settings import Experiment
 
 TABLES_NAME, PAGE_NAME = "comparison.md", "report.html"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Run(Pretraining):
-    """One arm with one seed: its training and its evaluations."""
+@dataclass(frozen=True)
+class Trial:
+    """One arm with one seed: its training, and the evaluations of the trained model."""
 
-    @cached_property
-    def evaluations(self) -> list[Evaluation]:
-        return evaluations_of(self)
+    training: Pretraining
+    evaluations: list[Evaluation]
 
-    def missing(self, *, late: bool) -> list[Evaluation]:
-        return [each for each in self.evaluations if each.late == late and not each.done]
+    @property
+    def name(self) -> str:
+        """As shown."""
+        return self.training.name
 
-    def steps(self, *, late: bool) -> int:
-        """How much is to do: the training with the quick evaluations; or the late ones, if it has not failed."""
-        trained, missing = self.model_path.exists(), len(self.missing(late=late))
-        return missing * trained if late else missing + (not trained)
+    @property
+    def is_trained(self) -> bool:
+        return self.training.model_path.exists()
 
-    def execute(self, job: Job, *, late: bool) -> None:
-        """Does what is missing; late evaluations wait for all trainings."""
-        done = 0
-        if self.model_path.exists():
-            self.tidy()  # a kill may have come before
+    def missing(self, *, slow: bool) -> list[Evaluation]:
+        return [each for each in self.evaluations if bool(each.fine_tuning) == slow and not each.done]
+
+    def steps(self, *, slow: bool) -> int:
+        """How much is to do: the training with the quick evaluations; or the slow ones, if it has not failed."""
+        missing = len(self.missing(slow=slow))
+        return missing * self.is_trained if slow else missing + (not self.is_trained)
+
+    def work(self, job: Job, *, slow: bool) -> None:
+        """Does what is missing; slow evaluations wait for all trainings."""
+        training, done = self.training, 0
+        if self.is_trained:
+            training.tidy()  # a kill may have come before
         else:
-            self.finish(lambda updates: job.progress(0), job.device)
+            training.train(lambda updates: job.progress(0), job.device)
+            training.keep_models()
             done = 1
-            _say(f"{self.name}: trained in {self.used['wall_seconds']:.0f} s")
-        device = "" if self.cpu else job.device
-        missing = self.missing(late=late)
-        together = [each for each in missing if each.asked]
-        for group in [together] * bool(together) + [[each] for each in missing if not each.asked]:
-            said = evaluate_together(group, self, partial(job.progress, done), device)
+            _say(f"{self.name}: trained in {training.used['wall_seconds']:.0f} s")
+        device, missing = "" if training.cpu else job.device, self.missing(slow=slow)
+        for group in in_processes(missing):
+            said = evaluate_together(group, training, partial(job.progress, done), device)
             done += len(group)
             _say(said)
 
@@ -73,16 +80,17 @@ class Run(Pretraining):
             try:
                 found += evaluation.results() if evaluation.done else ()
             except TrueNegError as error:
-                measured = evaluation.calls or evaluation.asked
+                measured = evaluation.asked or evaluation.fine_tuning
                 again = f"; remove {evaluation.record} to evaluate again" if measured else ""
                 lost.append(f"{evaluation.name}: {error}{again}")
         return found
 
     def row(self) -> tuple[str, str, str]:
         """What is done, for a table."""
-        state = "done" if self.model_path.exists() or self.weights else "begun" if self.folder.exists() else "-"
+        begun = "begun" if self.training.folder.exists() else "-"
         missing = [each.name.split(",")[0] for each in self.evaluations if not each.done]
         done = f"{len(self.evaluations) - len(missing)} of {len(self.evaluations)}"
+        state = "done" if self.is_trained or self.training.weights else begun
         return self.name, state, done + (f", missing: {', '.join(missing)}" if missing else "")
 
 
@@ -96,60 +104,67 @@ class Runner:
         common: dict[str, Any] = {"experiment": experiment, "precision": experiment.precision, "cpu": options.cpu}
         common["user_dir"] = options.user_dir
         runs = options.output / "runs"
-        self.runs = [
-            Run(seed=seed, arm=arm, folder=runs / arm / f"seed-{seed}" / "train", **common)
+        trainings = [
+            Pretraining(seed=seed, arm=arm, folder=runs / arm / f"seed-{seed}" / "train", **common)
             for arm in experiment.arms
             for seed in experiment.seeds_of(arm)
         ]
         # All arms with the first seed, then with the next ...: whatever is done first can be compared.
-        self.runs.sort(key=lambda run: run.seed)
+        trainings.sort(key=lambda training: training.seed)
+        self.trials = [Trial(training, evaluations_of(training)) for training in trainings]
+
+    @property
+    def trainings(self) -> dict[str, Pretraining]:
+        """Of each arm the one with its first seed."""
+        found: dict[str, Pretraining] = {}
+        for trial in self.trials:
+            found.setdefault(trial.training.arm, trial.training)
+        return found
 
     def table(self) -> str:
         """A line for each run: what is done of it."""
-        return tabulate([("", "train", "evaluations done"), *(run.row() for run in self.runs)], tablefmt="plain")
+        return tabulate([("", "train", "evaluations done"), *(each.row() for each in self.trials)], tablefmt="plain")
 
     def execute(self) -> list[str]:
         """Does what is missing, writes tables and page, and returns a line for each failed run or lost result."""
         options, failed = self._options, list[str]()
-        chosen = [run for run in self.runs if not options.only or run.arm in options.only]
+        chosen = [trial for trial in self.trials if not options.only or trial.training.arm in options.only]
         with ExitStack() as held:
-            for run in chosen:  # commands for other arms or seeds may work in the same folder
-                run.folder.parent.mkdir(parents=True, exist_ok=True)
-                at_work = f"{run.folder.parent}: another command is at work there"
-                held.enter_context(hold_lock(run.folder.with_name(".lock"), at_work))
+            for folder in (trial.training.folder for trial in chosen):  # other commands may work on other arms or seeds
+                folder.parent.mkdir(parents=True, exist_ok=True)
+                at_work = f"{folder.parent}: another command is at work there"
+                held.enter_context(hold_lock(folder.with_name(".lock"), at_work))
             register()
             quiet_fairseq()
             assert options.file is not None
             check_start(options.file, self._experiment)
-            check_flags(options.file, self._experiment, {run.arm: run for run in reversed(self.runs)})
-            for run in chosen:
-                check_settings(run.folder, run.settings)
-            for late in (False, True):
-                if runs := [run for run in chosen if run.steps(late=late)]:
-                    self._run(runs, failed, late=late)
+            check_flags(options.file, self._experiment, self.trainings)
+            for trial in chosen:
+                check_settings(trial.training.folder, trial.training.settings)
+            for slow in (False, True):
+                if trials := [trial for trial in chosen if trial.steps(slow=slow)]:
+                    self._work(trials, failed, slow=slow)
             return failed + self._write_outcome()
 
-    def _run(self, runs: Sequence[Run], failed: list[str], *, late: bool) -> None:
-        options = self._options
-        devices = devices_of(options.jobs, cpu=options.cpu)
-
-        def work(run: Run, job: Job) -> None:
+    def _work(self, trials: Sequence[Trial], failed: list[str], *, slow: bool) -> None:
+        def work(trial: Trial, job: Job) -> None:
             try:
-                run.execute(job, late=late)
+                trial.work(job, slow=slow)
             except TrueNegError as error:  # the others go on
                 job.warn(str(error))
                 failed.append(str(error))
             with job.lock:
                 self._write_results()
 
-        run_jobs(work, runs, devices, lengths=[run.steps(late=late) for run in runs], unit=" steps")
+        devices = devices_of(self._options.jobs, cpu=self._options.cpu)
+        run_jobs(work, trials, devices, lengths=[trial.steps(slow=slow) for trial in trials], unit=" steps")
 
     def _write_results(self) -> tuple[list[Result], list[str]]:
         """Writes the results of all runs as one result file: by arm as the experiment has them, then by seed."""
         lost, output = list[str](), self._options.output
-        in_order = [run for arm in self._experiment.arms for run in self.runs if run.arm == arm]
+        in_order = [trial for arm in self._experiment.arms for trial in self.trials if trial.training.arm == arm]
         with FileLock(output / ".results.lock"):  # the last command to write knows what all have done
-            results = [result for run in in_order for result in run.results(lost)]
+            results = [result for trial in in_order for result in trial.results(lost)]
             with replacing_text(output / RESULTS_NAME) as stream:
                 stream.writelines(result.line for result in results)
         return results, lost
@@ -167,9 +182,9 @@ class Runner:
                 stream.write("\n".join([*as_text(comparison, "markdown"), "", *said, ""]))
             self.comparison = [*as_text(comparison), "", *wrapped(said)]
         # The curves of all seeds would hide each other.
-        first = [run for run in self.runs if run.seed == experiment.first_seed and run.model_path.exists()]
+        first = [each for each in self.trials if each.training.seed == experiment.first_seed and each.is_trained]
         if first:
-            runs = find_runs(f"{each.arm}={each.folder}" for each in first)
+            runs = find_runs(f"{each.training.arm}={each.training.folder}" for each in first)
             report_page(comparison, runs, title=experiment.title, verdict=said).write(output / PAGE_NAME)
         return lost
 

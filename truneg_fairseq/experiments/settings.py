@@ -174,10 +174,9 @@ def _check_references(path: Path, value: Any) -> None:
     """Refuses OmegaConf's resolvers: ``${oc.env:NAME}`` would put a variable of the environment into the page."""
     for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         _check_references(path, each)
-    if isinstance(value, str) and "${" in re.sub(r"\$\{[\w.-]+\}", "", value):
-        raise TrueNegError(
-            f"{path}: {value[:80]}: expected ${{paths.NAME}}, with --set paths.NAME=VALUE for other values"
-        )
+    if isinstance(value, str):
+        expected = "expected ${paths.NAME}, with --set paths.NAME=VALUE for other values"
+        refuse(("${" in re.sub(r"\$\{[\w.-]+\}", "", value), f"{path}: {value[:80]}: {expected}"))
 
 
 def _task(path: Path, name: str, asked: Any) -> Task:
@@ -231,6 +230,5 @@ def _check_files(path: Path, experiment: Experiment) -> None:
         named[f"evaluations.{name} {split}"] = [*of_languages, experiment.data / f"{split}.idx"][0]
     for name, part in experiment.evaluations.finetune.items():
         named |= {f"evaluations.finetune.{name}, {task}": part.prepared / task for task in part.tasks}
-    for name, needed in named.items():
-        if needed is not None and not needed.exists():
-            raise TrueNegError(f"{path}: {name}: {needed}: no such file or folder")
+    needed = {name: file for name, file in named.items() if file is not None}
+    refuse(*((not file.exists(), f"{path}: {name}: {file}: no such file or folder") for name, file in needed.items()))

@@ -1,7 +1,7 @@
 """The process of one piece of work: its peak memory is its own, and a killed one leaves the others running.
 
 ``python -m truneg_fairseq.launch.process PRECISION FLAGS...`` is fairseq-train with these flags; at its end it notes
-in the run's folder what the run has taken. :func:`call_logged` has a process call functions.
+in the run's folder what the run has taken. :func:`call_logged` has a process call a function.
 """
 
 from __future__ import annotations
@@ -133,43 +133,43 @@ def environment_of(folder: Path) -> dict[str, str]:
     return {**defaults, **inherited, "PYTHONPATH": paths, "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"}
 
 
-def keep_calls(path: Path, calls: Sequence[Call]) -> None:
-    """Writes calls and the current folder as JSON, for :func:`call_kept` in another process.
+def keep_call(path: Path, call: Call) -> None:
+    """Writes a call and the current folder as JSON, for :func:`call_kept` in another process.
 
-    Each is a ``partial`` of a function of this package with keywords alone, whose annotations say how the values are
+    It is a ``partial`` of a function of this package with keywords alone, whose annotations say how the values are
     read again: whatever msgspec knows, and paths.
     """
-    kept = [{"function": f"{c.func.__module__}:{c.func.__qualname__}", "arguments": c.keywords} for c in calls]
-    content = msgspec.json.encode({"folder": Path.cwd(), "calls": kept}, enc_hook=os.fspath)
+    function = f"{call.func.__module__}:{call.func.__qualname__}"
+    kept = {"folder": Path.cwd(), "function": function, "arguments": call.keywords}
+    content = msgspec.json.encode(kept, enc_hook=os.fspath)
     with replacing_file(path) as stream:
         stream.write(msgspec.json.format(content))
 
 
 def call_kept(path: Path) -> None:
-    """Calls what :func:`keep_calls` wrote: functions of this package, and nothing else."""
+    """Calls what :func:`keep_call` wrote: a function of this package, and nothing else."""
     kept = json.loads(path.read_text(encoding="utf-8"))
     os.chdir(kept["folder"])
-    for call in kept["calls"]:
-        print(json.dumps(call))
-        module, _, name = call["function"].partition(":")
-        own = module.partition(".")[0] == _PACKAGE
-        function = getattr(importlib.import_module(module), name, None) if own else None
-        if not callable(function) or function.__module__ != module:
-            raise TrueNegError(f"{path}: has {module}:{name}; expected functions of this version of truneg")
-        types = get_type_hints(function)
-        arguments = {
-            name: msgspec.convert(value, types[name], dec_hook=lambda kind, text: kind(text))
-            for name, value in call["arguments"].items()
-        }
-        for options in arguments.values():
-            import_user_dir(getattr(options, "user_dir", None))
-        function(**arguments)
+    print(json.dumps(kept))
+    module, _, name = kept["function"].partition(":")
+    own = module.partition(".")[0] == _PACKAGE
+    function = getattr(importlib.import_module(module), name, None) if own else None
+    if not callable(function) or function.__module__ != module:
+        raise TrueNegError(f"{path}: has {module}:{name}; expected a function of this version of truneg")
+    types = get_type_hints(function)
+    arguments = {
+        name: msgspec.convert(value, types[name], dec_hook=lambda kind, text: kind(text))
+        for name, value in kept["arguments"].items()
+    }
+    for options in arguments.values():
+        import_user_dir(getattr(options, "user_dir", None))
+    function(**arguments)
 
 
-def call_logged(calls: Sequence[Call], *, log: Path, poll: Callable[[], None], device: str | None) -> int:
-    """Calls functions of this package one after the other in a fresh process, as :func:`run_logged` runs a command."""
+def call_logged(call: Call, *, log: Path, poll: Callable[[], None], device: str | None) -> int:
+    """Calls a function of this package in a fresh process, as :func:`run_logged` runs a command."""
     work = log.with_suffix(".json").resolve()
-    keep_calls(work, calls)
+    keep_call(work, call)
     try:
         command = [sys.executable, "-m", __name__, _CALL, str(work)]
         return run_logged(command, folder=PACKAGES, log=log, poll=poll, device=device)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,10 +114,15 @@ def _value(summary: Summary | None) -> str:
 
 def mark(summary: Summary) -> str:
     """What a difference is, in a word: an arrow says where the value goes."""
+    if summary.direction is None:
+        return ""
+    return {1: "↑ ", -1: "↓ ", 0: ""}[summary.direction] + _word(summary)
+
+
+def _word(summary: Summary) -> str:
     if not summary.direction:
-        return "" if summary.direction is None else NOT_SIGNIFICANT
-    word = {True: "better", False: "worse", None: "higher" if summary.direction > 0 else "lower"}[summary.better]
-    return f"{'↑' if summary.direction > 0 else '↓'} {word}"
+        return NOT_SIGNIFICANT
+    return {True: "better", False: "worse", None: "higher" if summary.direction > 0 else "lower"}[summary.better]
 
 
 def wrapped(lines: Sequence[str]) -> list[str]:
@@ -164,27 +169,24 @@ def verdict_over_items(comparison: Comparison) -> str:
 
     Better and worse are significant differences, not corrected for the number of metrics.
     """
-    first, found = comparison.baseline, dict[str, dict[bool | None, list[str]]]()  # by model, and whether it is better
+    first, found = comparison.baseline, dict[str, dict[str, list[str]]]()  # the metrics by model and what it is in them
     for title, quantities in comparison.groups.items():
         for each in comparison.summaries(quantities):
             if each.direction is not None and each.quantity.metric.higher_is_better is not None:
-                named = found.setdefault(each.model, {}).setdefault(each.better, [])
+                named = found.setdefault(each.model, {}).setdefault(_word(each), [])
                 named.append(f"{each.quantity.title} ({title})")
     parts = []
-    for other in comparison.models:
-        if other != first and other not in comparison.controls:
-            names = found.get(other, {})
-            said = [
-                f"{word} in {_some(names[key])}" for key, word in ((True, "better"), (False, "worse")) if key in names
-            ]
-            if open_ := len(names.get(None, ())):
-                said.append(f"{NOT_SIGNIFICANT}ly different in {open_} metric{'s' * (open_ > 1)}")
-            parts.append(f"{other} against {first}: {'; '.join(said) or 'nothing to compare'}")
+    for other in [each for each in comparison.models if each != first and each not in comparison.controls]:
+        names = found.get(other, {})
+        said = [f"{word} in {_some(names[word])}" for word in ("better", "worse") if word in names]
+        if open_ := len(names.get(NOT_SIGNIFICANT, ())):
+            said.append(f"{NOT_SIGNIFICANT}ly different in {open_} metric{'s' * (open_ > 1)}")
+        parts.append(f"{other} against {first}: {'; '.join(said) or 'nothing to compare'}")
     if parts:
         return " | ".join(parts) + "."
-    beaten = dict[str, list[str]]()
-    for control, names in found.items():
-        for name in names.get(True, ()) if control not in _BOUNDS else ():
+    beaten = dict[str, list[str]]()  # the controls by metric
+    for control in [each for each in found if each not in _BOUNDS]:
+        for name in found[control].get("better", ()):
             beaten.setdefault(name, []).append(control)
     if beaten:
         named = [f"{name} by {' and '.join(owners)}" for name, owners in beaten.items()]
@@ -205,21 +207,30 @@ def verdict(results: Sequence[Result], baseline: str, control: str | None = None
     correction for the number of arms. [] without held-out text.
     """
     arms = list(dict.fromkeys(result.model for result in results))
-    rivals = [name for name in dict.fromkeys((baseline, control)) if name in arms]
     compared: dict[str, dict[str, dict[str, Summary]]] = {arm: {} for arm in arms}  # by arm, rival and metric
-    for rival in rivals:
+    for rival in [name for name in dict.fromkeys((baseline, control)) if name in arms]:
         comparison = Comparison(results, rival)
         quantities = [*comparison.groups.get(HELD_OUT, ()), *comparison.groups.get(GENERATED, ())]
         for summary in comparison.summaries(each for each in quantities if each.parts[0].metric in _NAMES):
             if summary.differences is not None:
                 compared[summary.model].setdefault(rival, {})[summary.quantity.parts[0].metric] = summary
     losses = {
-        arm: {rival: found[BITS] for rival, found in compared[arm].items() if BITS in found}
-        for arm in arms
-        if arm not in rivals
+        arm: {rival: metrics[BITS] for rival, metrics in found.items() if BITS in metrics}
+        for arm, found in compared.items()
+        if arm not in (baseline, control)
     }
-    losses = {arm: found for arm, found in losses.items() if found}
-    lower, higher, answers = dict[str, float](), dict[str, float](), list[str]()
+    details = [
+        f"{arm} against {rival}: {'; '.join(_finding(*each) for each in metrics.items())}."
+        for arm, found in compared.items()
+        if arm != baseline
+        for rival, metrics in found.items()
+    ]
+    return [*_answers({arm: found for arm, found in losses.items() if found}), *details]
+
+
+def _answers(losses: Mapping[str, Mapping[str, Summary]]) -> Iterator[str]:
+    """Whether each arm helps, by its losses against its rivals."""
+    lower, higher = dict[str, float](), dict[str, float]()  # p-values by arm
     for arm, found in losses.items():
         if all(each.direction is not None for each in found.values()):
             signed = [(each.difference or 0.0, each.p_value or 0.0) for each in found.values()]
@@ -232,28 +243,23 @@ def verdict(results: Sequence[Result], baseline: str, control: str | None = None
         if arm not in lower:
             shown = ", ".join(f"{_shown(loss)} to {rival}" for rival, loss in found.items())
             seeds = _counted(min(each.paired_seeds for each in found.values()))
-            answers.append(f"{arm}: held-out loss {shown}. {seeds} no evidence, at least {ENOUGH_SEEDS} are needed.")
+            yield f"{arm}: held-out loss {shown}. {seeds} no evidence, at least {ENOUGH_SEEDS} are needed."
         elif lower[arm] <= 1 - CONFIDENCE:
-            answers.append(f"{arm} helps: its held-out loss is lower than that of {' and '.join(found)}{corrected}.")
+            yield f"{arm} helps: its held-out loss is lower than that of {' and '.join(found)}{corrected}."
         elif higher[arm] <= 1 - CONFIDENCE:
             worse = " and ".join(rival for rival, each in found.items() if (each.direction or 0) > 0)
-            answers.append(f"{arm} does not help: its held-out loss is higher than that of {worse}{corrected}.")
+            yield f"{arm} does not help: its held-out loss is higher than that of {worse}{corrected}."
         else:
             open_ = [rival for rival, each in found.items() if (each.direction or 0) >= 0] or list(found)
             needed = "; ".join(f"{rival}: {_needed(found[rival])}" for rival in open_)
-            said = f"{arm}: the difference in held-out loss to {' and '.join(open_)} is {NOT_SIGNIFICANT}"
-            answers.append(f"{said}{corrected} ({needed}).")
-    for arm in arms:
-        for rival, metrics in compared[arm].items() if arm != baseline else ():
-            answers.append(f"{arm} against {rival}: {'; '.join(_finding(*each) for each in metrics.items())}.")
-    return answers
+            said = f"the difference in held-out loss to {' and '.join(open_)} is {NOT_SIGNIFICANT}"
+            yield f"{arm}: {said}{corrected} ({needed})."
 
 
 def _finding(metric: str, summary: Summary) -> str:
     if summary.direction is None or summary.interval is None:
         return f"{_NAMES[metric]} {_shown(summary)}"
-    word = {-1: "better", 1: "worse", 0: NOT_SIGNIFICANT}[summary.direction]
-    return f"{_NAMES[metric]} {word} ({_shown(summary)} {summary.quantity.ends(summary.interval)})"
+    return f"{_NAMES[metric]} {_word(summary)} ({_shown(summary)} {summary.quantity.ends(summary.interval)})"
 
 
 def _shown(summary: Summary) -> str:
