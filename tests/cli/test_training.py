@@ -93,27 +93,19 @@ def test_finetuning_takes_its_own_time(data_bin, tmp_path):
     assert 1_000 < spent(last) < 1_300
 
 
-def test_break_mode_eos_makes_a_sequence_of_each_sentence(data_bin, tmp_path):
-    """It needs a repair on recent numpy. There are 150 sentences; in other modes they are joined."""
-    command = training(data_bin, tmp_path, "--criterion", "masked_lm", "--max-epoch", 1, "--disable-validation")
-    result = run_command([*command, "--sample-break-mode", "eos", "--batch-size", 10, "--no-save"])
-    assert logged(result.stdout, "train")[-1]["train_num_updates"] == "15"
-    assert {step["bsz"] for step in logged(result.stdout, "train_inner")} == {"10"}
-    assert not (tmp_path / "metrics.jsonl").exists(), "--no-save writes nothing"
-
-
 ADAM = "--criterion masked_lm --arch truneg_bert_tiny --optimizer electra_adam --adam-betas (0.9,0.999)".split()
 SCHEDULE = ("--lr-scheduler", "electra_linear", "--warmup-ratio", 0.5, "--total-num-update", 8)
 SAVING = ("--save-interval-updates", 3, "--max-update", 6, "--disable-validation")
 
 
 def test_fairseq_train_resumes_exactly_in_fp16(binarized, tmp_path):
-    """By layers, the rates of the schedule, and from the third update of the first run as from its own.
+    """By layers, with the rates of the schedule and a share that falls, and from the third update as from its own.
 
     Stock fairseq saves the 16 bits alone, and goes on from rounded weights (tests/fairseq_runs/test_repairs.py).
     """
     whole, again = tmp_path / "whole", tmp_path / "again"
     options = (*ADAM, *SCHEDULE, *SAVING, "--fp16", "--fp16-no-flatten-grads", "--layer-lr-decay", 0.8)
+    options += ("--criterion", "masked_lm_true_neg", "--soft-targets", "uniform=0.8..0")
     first = run_command(training(binarized, whole, *options))
     run_command(training(binarized, again, *options, "--restore-file", whole / "checkpoint_1_3.pt"))
     rates = [float(line["lr"]) for line in logged(first.stdout, "train_inner")]

@@ -116,7 +116,7 @@ WRONG = [  # how the inputs are spoilt, the command's words, and the line
     (lambda f, d, c: f.rename(f.with_name("away")), IN, r"config\.json: no such file"),
     (set_config(model_type="gpt2"), IN, "model_type is 'gpt2', expected one of bert, electra, rob"),
     (set_config(hidden_act="relu"), IN, "hidden_act is 'relu', expected 'gelu'"),
-    (lambda f, d, c: only_a_pickle(f), IN, "weights cannot be read .*; --allow-pickle also reads"),
+    (lambda f, d, c: only_a_pickle(f), IN, "weights cannot be read .*; truneg convert --allow-pickle also reads"),
     (set_config(num_hidden_layers=3), IN, r"bert: has no bert\.encoder\.layer\.2\.attention.*, other weights"),
     (set_config(num_hidden_layers=1), IN, r"has bert\.encoder\.layer\.1\.attention.* too, other weights"),
     (set_config(max_position_embeddings=30), IN, r"position_embeddings.weight of the shape \(24, 32\), other weights"),

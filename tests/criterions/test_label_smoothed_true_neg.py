@@ -109,17 +109,11 @@ def test_untied_embeddings_are_refused_by_the_word_distance(data):
         criterion(model, sample)
 
 
-@pytest.mark.parametrize(
-    "flags",
-    [
-        ("--label-smoothing", 0.1, "--hc-weight", 1, "--sr-word-weight", 1),
-        ("--soft-targets", "table:flat=0.1,corpus=0.1"),
-        ("--soft-targets", "table=0.1", "--loss-truncation", 0.1),
-    ],
-)
-def test_no_step_waits_for_the_device(data, flags):
+def test_no_step_waits_for_the_device(data):
     """Tensors on the device "meta" have shapes only: whatever needs a value on the host is an error there."""
-    model, criterion, sample = one_batch(data, *OURS, *flags)
+    flags = ("--label-smoothing", 0.1, "--hc-weight", 1, "--sr-word-weight", 1, "--loss-truncation", 0.1)
+    targets = ("--soft-targets", "table=0.1,table:flat=0.1,corpus=0.1")
+    model, criterion, sample = one_batch(data, *OURS, *flags, *targets)
     logits = model(**sample["net_input"])[0].detach().to("meta").requires_grad_()
     model = model.to("meta")  # fairseq moves no criterion where there are several workers, nor in fairseq-validate
     model.decoder.output_projection.weight = model.decoder.embed_tokens.weight  # moving has untied them

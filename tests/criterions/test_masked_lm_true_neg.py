@@ -8,7 +8,6 @@ from dataclasses import fields, is_dataclass
 
 import pytest
 import torch
-import torch.nn.functional as F
 from fairseq.criterions import CRITERION_DATACLASS_REGISTRY
 from fairseq.dataclass.configs import FairseqConfig
 from fairseq.logging import metrics
@@ -113,41 +112,6 @@ def test_half_precision_is_close_to_fp32(name, dtype, data_bin, tmp_path, monkey
         return model, criterion, batches(task, 1)[0]
 
     assert_close_to_fp32(made, dtype)
-
-
-def test_hard_correction_in_a_sequence(data_bin, tmp_path):
-    """ "main" for "primary" is corrected where "primary" stands alone, not where it is continued by "##s"."""
-    table = table_of(data_bin, [("primary", "main"), ("##s", "main"), ("stay", "stay")], tmp_path / "t.npz")
-    _, task, model, criterion = build(data_bin, "--criterion", "masked_lm_hc", "--synonym-table", table, *WORDPIECE)
-
-    def ids(*rows: str) -> torch.Tensor:
-        return torch.tensor([[task.source_dictionary.index(symbol) for symbol in row.split()] for row in rows])
-
-    target = ids(
-        "<pad> primary <pad> <pad> <pad> <pad>",  # alone: corrected
-        "<pad> primary ##s <pad> <pad> <pad>",  # continued: neither the word nor its piece
-        "<pad> <pad> stay <pad> <pad> <pad>",  # predicted right, though the table lists the word itself
-        "<pad> of <pad> <pad> <pad> <pad>",  # a mismatch without synonyms
-    )
-    source = ids(
-        *("<s> <mask> of </s> <pad> <pad>", "<s> <mask> <mask> of </s> <pad>"),
-        *("<s> of <mask> </s> <pad> <pad>", "<s> <mask> primary </s> <pad> <pad>"),
-    )
-    net_input = {"src_tokens": source, "src_lengths": torch.tensor([4, 5, 4, 4])}
-    sample = {"net_input": net_input, "target": target, "ntokens": 17, "nsentences": 4}
-    forced = F.one_hot(ids("main main main stay primary")[0], len(task.source_dictionary))
-    model.encoder.lm_head.register_forward_hook(lambda head, inputs, logits: logits + 50 * forced)
-    model.eval()
-    judged = criterion.objective.judge(criterion.predict(model, sample), None)
-    assert torch.equal(judged.prediction, forced.argmax(-1))
-    assert judged.is_false_negative.tolist() == [True, False, False, False, False]
-    loss, sample_size, log = criterion(model, sample)
-    counts = {key: int(log[key]) for key in ("correct", "corrected", "corrected_sentences", "sample_size")}
-    assert counts == {"correct": 1, "corrected": 1, "corrected_sentences": 1, "sample_size": int(sample_size)}
-    assert int(sample_size) == 5
-    nll = F.cross_entropy(judged.logits, judged.gold, reduction="none")
-    assert [float(each) for each in (loss, log["objective"])] == pytest.approx([float(nll[1:].sum())] * 2, rel=1e-6)
-    assert float(log["loss"]) == pytest.approx(float(nll.sum()), rel=1e-6)
 
 
 PASSES = [

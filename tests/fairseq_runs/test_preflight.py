@@ -32,6 +32,7 @@ HC_ON_LM = "--task language_modeling --criterion masked_lm_hc --arch bert_base"
         (MASKED_LM, "--best-checkpoint-metric f1", "f1: found no --maximize-best-checkpoint-metric, so"),
         (MASKED_LM, "--maximize-best-checkpoint-metric", "loss: found --maximize-best-checkpoint-metric, so"),
         (MASKED_LM, f"--save-dir {__file__}/run", f"--save-dir {__file__}/run/.*: cannot be written .Not a directory"),
+        (MASKED_LM, "--mask-whole-words", "--mask-whole-words: found --task masked_lm, expected electra_pretraining"),
         (MASKED_LM, "--criterion label_smoothed_true_neg", "--task masked_lm, expected one whose model generates"),
         (MASKED_LM, "--finetune-from-model /nowhere/a.pt", "--finetune-from-model /nowhere/a.pt: cannot be read"),
         pytest.param(MASKED_LM, "--fp16", "--fp16: found no GPU", marks=pytest.mark.skipif(CUDA, reason="a GPU")),
@@ -142,11 +143,3 @@ def test_another_criterion_or_optimizer_is_one_line_on_resuming(data_bin, tmp_pa
     result = run_command(training(data_bin, tmp_path, *stock, "--optimizer", "electra_adam"), check=False)
     assert_one_line(result, "holds another training: Optimizer does not match")
     assert "Choose another folder, or remove the checkpoints of this one" in result.stderr
-
-
-@pytest.mark.parametrize("flags", [("--optimizer", "lamb"), ("--ddp-backend", "fully_sharded")])
-def test_packages_that_fairseq_asks_for_are_one_line(flags, data_bin, tmp_path):
-    command = [str(word) for word in training(data_bin, tmp_path / "run", "--criterion", "masked_lm_hc", *flags)]
-    betas = command.index("--adam-betas")
-    del command[betas : betas + 2]
-    assert_one_line(run_command(command, check=False), "fairseq: ")

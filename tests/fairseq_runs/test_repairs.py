@@ -35,25 +35,6 @@ from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretra
 assert Task(argparse.Namespace(langs="de"), Dictionary(), Dictionary()).args.langs == "de"
 """,
     ),
-    "whole words of masked_lm": (
-        "no attribute 'args'",
-        """
-import tempfile, torch
-from fairseq.data import Dictionary, ListDataset
-from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
-words = Dictionary()
-for token in "run ##ning ##s table".split():
-    words.add_symbol(token)
-cfg = MaskedLMConfig(data=tempfile.mkdtemp(), mask_whole_words=True, mask_prob=0.5, tokens_per_sample=512, seed=1)
-cfg.leave_unmasked_prob = cfg.random_token_prob = 0.0
-task = MaskedLMTask(cfg, words)
-text = torch.tensor([0, *[4, 5, 6, 7] * 20])
-task._load_dataset_split = lambda *_: ListDataset([text], [len(text)])
-task.load_dataset("train")
-masked = task.dataset("train")[0]["net_input.src_tokens"].eq(task.mask_idx)[1:].view(20, 4)
-assert masked[:, 0].any() and masked[:, :3].all(1).eq(masked[:, :3].any(1)).all()
-""",
-    ),
     "classes in checkpoints": (
         "Weights only load failed",
         """

@@ -21,7 +21,7 @@ from support.tokenizers_made import fast_tokenizer
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("accelerate", reason="transformers' Trainer needs accelerate (pip install 'truneg_fairseq[hf]')")
 
-from truneg_fairseq.hf import DataCollatorForTrueNegatives  # noqa: E402
+from truneg_fairseq.hf import DataCollatorForTrueNegatives, TrueNegativeArguments  # noqa: E402
 
 TEXT = "unbelievable stories about rebuilding houses , untold and unfinished ( again ) , restarted yesterday"
 ROLES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
@@ -149,12 +149,13 @@ class Seen(DataCollatorForTrueNegatives):
 
 
 def run(folder, steps, *, resume=None, **settings):
-    """A training whose masking rate falls, which stops in mid-epoch."""
+    """A training whose masking rate and share of soft targets fall, which stops in mid-epoch."""
     collator = Seen(small_tokenizer(), mlm_probability=0.6, final_mlm_probability=0.2, whole_words=True)
     collator.progress = []
     options = {"max_steps": 6, "save_strategy": "steps", "save_steps": 2, "gradient_accumulation_steps": 2}
     options |= {"learning_rate": 1e-2, "data_collator": collator, "train_dataset": rows_of(*LINES) * 4, **settings}
-    machine = trainer(small_model(hidden_dropout_prob=0.1), folder, callbacks=[stop_at(steps)], **options)
+    shares = TrueNegativeArguments(soft_targets="uniform=0.8..0")
+    machine = trainer(small_model(hidden_dropout_prob=0.1), folder, shares, callbacks=[stop_at(steps)], **options)
     machine.train(resume_from_checkpoint=resume)
     return machine
 

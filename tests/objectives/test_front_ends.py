@@ -11,13 +11,19 @@ from functools import partial
 import pytest
 import torch
 from support.commands import REPOSITORY, run_command
+from support.convert_models import TOKENS
+from support.fairseq_twin import FairseqTwin
+from support.hf_models import batch as batch_of_lines
+from support.hf_models import small_model, small_tokenizer, table_of_mistakes, trainer
 from support.losses import LOSSES, OF_A_MODEL, PAD, loss_of, tiny_batch, tiny_bert
 from torch import distributed, nn
 
+from truneg_fairseq import Alternatives, TrueNegativeLoss, register_alternatives
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.objectives.passes import unwrap
 
 transformers = pytest.importorskip("transformers")
+hf = pytest.importorskip("truneg_fairseq.hf")
 
 OPTIONS = {**LOSSES, **OF_A_MODEL}
 
@@ -155,6 +161,96 @@ def test_every_call_has_the_same_loss(call, watches, bert, batch):
             total = by_position[0].sum() / batch["labels"].ne(-100).sum()
             torch.testing.assert_close(total, expected[0], msg=name)
             assert by_position[3] == pytest.approx(expected[3], abs=1e-3), name
+
+
+@register_alternatives("same-length")
+class SameLength(Alternatives):
+    """A detector of a user's own."""
+
+    reads, is_certain = frozenset(), True
+
+    def __init__(self, setting):
+        super().__init__()
+        self.register_buffer("length", torch.tensor([len(word or "") for word in setting.words.words]))
+
+    def accepts(self, batch, tokens, model):
+        return self.length[batch.gold].eq(self.length[tokens]).float()
+
+
+def in_a_loop(model, inputs, options, folder):
+    loss_fn, read = TrueNegativeLoss.for_tokenizer(small_tokenizer(), **options), dict(inputs)
+    labels = read.pop("labels")
+    return loss_fn(model(**read).logits, labels, model=model, **read), loss_fn._sums[True]
+
+
+def without_logits(model, inputs, options, folder):
+    loss_fn, read, states = TrueNegativeLoss.for_tokenizer(small_tokenizer(), **options), dict(inputs), []
+    labels, head = read.pop("labels"), model.get_output_embeddings()
+    with head.register_forward_pre_hook(lambda _, given: states.append(given[0])):
+        model(**read)
+    loss = loss_fn.of_hidden(states[0], head.weight, labels, bias=head.bias, model=model, **read)
+    return loss, loss_fn._sums[True]
+
+
+def in_stock_trainer(model, inputs, options, folder):
+    loss_fn = TrueNegativeLoss.for_tokenizer(small_tokenizer(), **options)
+    machine = trainer(model, folder, kind=transformers.Trainer, compute_loss_func=loss_fn)
+    watch = loss_fn.watch(model)
+    loss = machine.compute_loss(model, dict(inputs), num_items_in_batch=inputs["labels"].ne(-100).sum())
+    watch.remove()
+    return loss, loss_fn._sums[True]
+
+
+def in_our_trainer(model, inputs, options, folder):
+    machine = trainer(model, folder, hf.TrueNegativeArguments(**options))
+    return machine.compute_loss(model, dict(inputs)), machine._counts[True]
+
+
+FRONT_ENDS = {
+    "a loop": in_a_loop,
+    "states": without_logits,
+    "Trainer(compute_loss_func)": in_stock_trainer,
+    "TrueNegativeTrainer": in_our_trainer,
+}
+
+
+@pytest.mark.parametrize("kind", ["BertForMaskedLM", "RobertaForMaskedLM"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"sr_word_weight": 0.5, "sr_sent_weight": 2.0},
+        {"softmax_temperature": 2.0},
+        {"soft_targets": "embedding=0.3"},
+        {"soft_targets": "table:flat=0.1,uniform=0.1"},
+        {"hc_detector": "table+embedding", "hc_threshold": 0.0},
+        {"hc_detector": "table+embedding+context", "hc_threshold": 0.0, "soft_targets": "uniform=0.1"},
+        {"hc_detector": "table+embedding+context", "hc_threshold": 0.0, "sr_sent_weight": 0.5},
+        {"hc_detector": "same-length", "loss_truncation": 0.2},
+    ],
+    ids="+".join,
+)
+def test_every_front_end_has_the_loss_the_counts_and_the_gradient_of_the_fairseq_criterion(
+    kind, options, tmp_path, wordnet
+):
+    """Each made as its users make it: of a tokenizer, of arguments, of binarized data."""
+    model, inputs = small_model(kind, vocab_size=len(TOKENS)).train(), batch_of_lines()
+    options = {**table_of_mistakes(model, inputs, tmp_path / "own.tsv"), "hc_weight": 1.0, **options}
+    twin = FairseqTwin([model], hf.TrueNegativeArguments(**options), tmp_path)
+    expected, log = twin(inputs)
+    expected.backward()
+    assert log["corrected"] > 0
+    reads_logits = {"states"} if options.get("hc_detector") == "same-length" else set()  # a user's own may
+    for name in FRONT_ENDS.keys() - reads_logits:
+        model.zero_grad()
+        loss, counts = FRONT_ENDS[name](model, inputs, options, tmp_path)
+        loss.backward()
+        torch.testing.assert_close(loss, expected, msg=name, check_dtype=False)
+        shared = log.keys() & counts.keys() - {"ntokens"}
+        found, wanted = ({key: float(values[key]) for key in shared} for values in (counts, log))
+        assert found == pytest.approx(wanted, rel=1e-4), name
+        gradient = model.get_input_embeddings().weight.grad
+        gradient = gradient.to_dense() if gradient.is_sparse else gradient
+        torch.testing.assert_close(gradient, twin.word_gradient(), rtol=1e-4, atol=1e-6, msg=name)
 
 
 def test_four_micro_batches_of_accelerate_are_one_batch(bert, batch):

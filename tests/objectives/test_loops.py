@@ -123,6 +123,27 @@ def test_metrics_are_of_what_came_since_they_were_asked_for():
     assert loss_fn.metrics() == {}
 
 
+@pytest.mark.parametrize("name", LOSSES)
+def test_positions_that_are_filled_up_count_once_where_rows_are_not_left_out(name, monkeypatch):
+    """As on a GPU, where a step is recorded: the last rows repeat the first ones, without a label."""
+    batch, logits = tiny_batch(), torch.randn(2, 9, WORDS, generator=torch.Generator().manual_seed(1))
+    given = {"input_ids": batch["input_ids"], "embeddings": torch.randn(WORDS, 8, requires_grad=True)}
+    expected = loss_of(name)(logits, batch["labels"], **given)
+    places = batch["labels"].flatten().ne(-100).nonzero().squeeze(1)
+    labels = F.pad(batch["labels"].flatten()[places], (0, 2), value=-100)
+    places = torch.cat([places, places[:2]])
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    loss_fn = loss_of(name)
+    found = loss_fn(logits.flatten(0, 1)[places], labels, positions=places, **given)
+    torch.testing.assert_close(found, expected)
+    assert loss_fn.metrics()["objective"] == pytest.approx(expected.item(), abs=1e-3)
+    if not loss_fn.needs_logits:
+        states = logits.flatten(0, 1)[places]
+        torch.testing.assert_close(
+            loss_fn.of_hidden(states, torch.eye(WORDS), labels, positions=places, **given), expected
+        )
+
+
 LABELS = torch.tensor([[4, -100, 5, 6], [-100, 7, 8, -100]])
 BAD_CALLS = {
     "labels of another shape": (lambda f: f(torch.zeros(2, 5, WORDS), LABELS), r"\(2, 5, 29\) and labels of \(2, 4\)"),
@@ -229,15 +250,19 @@ def test_words_that_are_not_allowed_get_no_share_and_are_never_predicted():
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("name", LOSSES)
 def test_a_loss_of_16_bits_is_that_of_their_values_in_fp32(name, dtype):
-    """Also at a temperature, and where a sum is more than fp16 can hold."""
+    """Also at a temperature, and where a sum is more than fp16 can hold; the gradient has the type of the logits."""
     generator = torch.Generator().manual_seed(4)
-    logits = (4 * torch.randn(9000, WORDS, generator=generator)).to(dtype)
+    logits = (4 * torch.randn(9000, WORDS, generator=generator)).to(dtype).requires_grad_()
+    exact = logits.detach().float().requires_grad_()
     labels = torch.randint(4, WORDS, (9000,), generator=generator)
     loss_fn, embeddings = loss_of(name, reduction="sum"), torch.randn(WORDS, 8, requires_grad=True)
     given = {"embeddings": embeddings, "input_ids": labels[None]}
-    found, expected = loss_fn(logits, labels, **given), loss_fn(logits.float(), labels, **given)
+    found, expected = loss_fn(logits, labels, **given), loss_fn(exact, labels, **given)
     assert found.dtype == torch.float32 and found > 65504 / 4
     torch.testing.assert_close(found, expected)
+    for loss in (found, expected):
+        loss.backward()
+    torch.testing.assert_close(logits.grad, exact.grad.to(dtype), rtol=2e-2, atol=1e-3)
 
 
 def test_what_a_subclass_overrides_is_asked():
@@ -308,50 +333,22 @@ def test_the_loss_to_expect_is_that_of_chance_and_of_frequencies():
     assert "about 2.1 nats, 3.0 bits: the logarithm of 8 tokens; then 1.0 nats, 1.5 bits" in line
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"hc_weight": 1.0},
-        {"soft_targets": "uniform=0.2,table:flat=0.2"},
-        {"sr_sent_weight": 20.0, "sr_word_weight": 1.0, "soft_targets": "embedding=0.2"},
-    ],
-    ids="+".join,
-)
-def test_stock_trainer_with_the_loss_is_our_trainer(options, tmp_path, monkeypatch):
-    """Sentences and embeddings are those of the model that is watched; the others need logits and labels alone."""
-    pytest.importorskip("truneg_fairseq.hf")
-    from support.hf_models import ROWS, assert_same, options_of_list, small_model, small_tokenizer, trainer, weights
-    from transformers import DataCollatorForLanguageModeling, Trainer
+def test_the_stock_trainer_accumulates_and_evaluates_as_ours(tmp_path):
+    """An evaluation's loss is the plain one."""
+    hf = pytest.importorskip("truneg_fairseq.hf")
+    from support.hf_models import assert_same, masked_batch, small_model, trainer, weights
+    from transformers import Trainer
 
-    from truneg_fairseq.hf import TrueNegativeArguments
-
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    watched = "sr_sent_weight" in options
-
-    def trained(arguments=None, kind=None, loss_fn=None):
-        collator = DataCollatorForLanguageModeling(small_tokenizer(), mlm_probability=0.4, seed=9)
-        settings = {"max_steps": 3, "learning_rate": 0.1, "optim": "sgd", "seed": 4, "data_collator": collator}
-        settings["gradient_accumulation_steps"] = 1 if watched else 2
-        model = small_model()
-        if watched and loss_fn:
-            loss_fn.watch(model)
-        machine = trainer(model, tmp_path, arguments, kind=kind, compute_loss_func=loss_fn, **settings)
+    options, machines = {"soft_targets": "uniform=0.2"}, []
+    settings = {"max_steps": 2, "learning_rate": 0.1, "optim": "sgd", "gradient_accumulation_steps": 2}
+    loss_fn, ours = TrueNegativeLoss(**options), hf.TrueNegativeArguments(**options)
+    for own in ({"true_negatives": ours}, {"kind": Trainer, "compute_loss_func": loss_fn}):
+        machine = trainer(small_model(), tmp_path, data_collator=masked_batch, **settings, **own)
         machine.train()
-        return machine
-
-    def with_table(rows: int | None) -> dict[str, object]:
-        """The table of the trainer has the model's rows, that of the loss the tokenizer's tokens."""
-        own = tmp_path / f"{rows}.tsv"
-        own.write_text("cat\tdog\nbig\tred\nmat\thouse\n", encoding="utf-8")
-        return {**options, **options_of_list(own, rows)}
-
-    ours = trained(TrueNegativeArguments(**with_table(ROWS)))
-    loss_fn = TrueNegativeLoss.for_tokenizer(small_tokenizer(), **with_table(None))
-    theirs = trained(kind=Trainer, loss_fn=loss_fn)
-    assert_same(weights(theirs), weights(ours), rtol=1e-5, atol=1e-6)
-    assert loss_fn.metrics().keys() <= {*ours.state.log_history[0], "objective"}
-    assert theirs.evaluate()["eval_loss"] == pytest.approx(ours.evaluate()["eval_loss"], rel=1e-5), "the plain loss"
-    assert all(name.startswith("eval_") for name in loss_fn.metrics())
+        machines.append((weights(machine), machine.evaluate()["eval_loss"]))
+    assert_same(machines[1][0], machines[0][0], rtol=1e-5, atol=1e-6)
+    assert machines[1][1] == pytest.approx(machines[0][1], rel=1e-5)
+    assert {"mlm_loss", "eval_mlm_loss"} <= loss_fn.metrics().keys()
 
 
 class Reader(nn.Module):

@@ -87,6 +87,11 @@ def test_hard_correction_equals_a_loop_over_tokens(batch, table, continuing, agr
         plain = reference[index].detach()
         expected_plain += float(torch.logsumexp(plain, 0) - plain[w])
     assert corrected.tolist() == expected_corrected
+    rows = {row for (row, _), is_corrected in zip(positions, expected_corrected, strict=True) if is_corrected}
+    assert (int(result.counts["corrected"]), int(result.counts["corrected_sentences"])) == (
+        sum(expected_corrected),
+        len(rows),
+    )
     assert result.loss.item() == pytest.approx(expected_loss.item(), rel=1e-5, abs=1e-6)
     assert float(result.counts["loss"]) == pytest.approx(expected_plain, rel=1e-5, abs=1e-6)
     if positions:

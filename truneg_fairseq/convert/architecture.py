@@ -15,6 +15,7 @@ from ..models.checkpoints import Checkpoint
 from .names import FAMILIES
 
 CONFIG = "config.json"
+ADAPTER = "adapter_config.json"  # what a folder of PEFT has; its weights are those of another model and a few more
 ROBERTA_EPS = 1e-5
 """Of every LayerNorm in fairseq's RoBERTa, which has no argument for it."""
 ROBERTA_FIRST_POSITION = 2
@@ -172,21 +173,34 @@ def _of_generator(name: str) -> str:
     return name.replace("encoder_", "generator_", 1)
 
 
-def read_config(folder: Path) -> tuple[ModelConfig, Any]:
-    """The numbers of a config.json, and transformers' own configuration."""
-    from transformers import AutoConfig
+def open_config(folder: Path | str) -> Any:
+    """transformers' configuration of a folder, or of a name that its cache has.
 
-    path = folder / CONFIG
+    Refuses an adapter, which transformers would add to the model without a word, and impossible sizes.
+    """
+    from transformers import AutoConfig
+    from transformers.utils import find_adapter_config_file
+
+    path = Path(folder) / CONFIG
     try:
-        path.open("rb").close()  # transformers would look for a name on the hub
+        has_adapter = path.with_name(ADAPTER).exists()
+        if isinstance(folder, Path) and not has_adapter:
+            path.open("rb").close()  # transformers would look for a name on the hub
+        if has_adapter or find_adapter_config_file(str(folder), local_files_only=True):
+            raise TrueNegError(
+                f"{folder}: has an adapter ({ADAPTER}); expected a whole model alone: merge the adapter (PEFT's "
+                "merge_and_unload, then save_pretrained to another folder), or move the file elsewhere"
+            )
         theirs = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except TrueNegError:
+        raise
     except Exception as error:  # of many kinds
         raise TrueNegError(f"{path}: {unreadable(error)}; expected a local Hugging Face folder, or hub:NAME") from None
-    check_sizes(folder, theirs)
-    return model_config(theirs, path), theirs
+    _check_sizes(Path(folder), theirs)
+    return theirs
 
 
-def check_sizes(folder: Path, theirs: Any) -> None:
+def _check_sizes(folder: Path, theirs: Any) -> None:
     """Refuses a configuration with a size that the tensors in the folder's safetensors cannot have.
 
     Only their headers are read: a model of such a size would fill the memory before the weights are found not to fit.

@@ -23,20 +23,21 @@ from ..errors import TrueNegError, reason
 from ..files import require_different, require_writable
 from ..models.checkpoints import write_checkpoint
 from .architecture import (
+    CONFIG,
     ROBERTA_FIRST_POSITION,
     Conversion,
     ModelConfig,
     architecture_arguments,
     architecture_flags,
     complete,
-    read_config,
+    model_config,
+    open_config,
 )
 from .names import FAMILIES, NEXT_SENTENCE_HEAD, POOLER_HEAD, POSITIONS, ROBERTA, TOKEN_TYPES, WORDS, Pair
 from .token_ids import find_vocabulary, read_dictionary, rows_by_id
 
 HUB = "hub:"
 """How the name of a model on the Hugging Face hub begins; everything else is a local folder."""
-ADAPTER = "adapter_config.json"  # what a folder of PEFT has; its weights are those of another model and a few more
 _HEADS = ("pooler", "next_sentence", "masked_lm", "discriminator")
 # The version that fairseq's TransformerEncoder registers as a buffer and a strict load asks for.
 _TRANSFORMER_ENCODER_VERSION = 3.0
@@ -186,14 +187,16 @@ def read_model(folder: Path, *, allow_pickle: bool = False) -> HfModel:
 
     With ``allow_pickle`` pytorch_model.bin is read if that file is missing, with torch's weights_only.
     """
-    if (folder / ADAPTER).exists():
-        raise TrueNegError(
-            f"{folder}: has an adapter ({ADAPTER}); expected a whole model: merge the adapter (PEFT's "
-            "merge_and_unload, then save_pretrained to another folder), or move the file elsewhere"
-        )
-    config, theirs = read_config(folder)
+    import transformers
+
+    theirs = open_config(folder)
+    config = model_config(theirs, folder / CONFIG)
     family = FAMILIES[config.family]
-    state, missing, unexpected = _load(folder, theirs, allow_pickle=allow_pickle)
+    is_generator = "ElectraForMaskedLM" in (theirs.architectures or [])
+    kind = transformers.ElectraForMaskedLM if is_generator else transformers.AutoModelForPreTraining
+    safe = {"use_safetensors": None if allow_pickle else True, "weights_only": True}
+    loaded, missing, unexpected = load_pretrained(kind, folder, config=theirs, dtype=torch.float32, **safe)
+    state = dict(loaded.state_dict())
     dropped = sorted(name.removeprefix(family.base) for name in unexpected)
     stored = state.keys() - missing
     names = {part: {pair.theirs.format(base=family.base) for pair in family.parts.get(part, ())} for part in _HEADS}
@@ -201,10 +204,10 @@ def read_model(folder: Path, *, allow_pickle: bool = False) -> HfModel:
     wanted = {pair.theirs for pair in family.pairs((*config.parts, *heads), config.layers, base=family.base)}
     lacking = sorted((wanted | (names["pooler"] if "next_sentence" in heads else set())) - stored)
     unknown = [name for name in dropped if not name.startswith(family.ignored)]
-    for found, kind in ((unknown, "not known"), (lacking, "missing")):
+    for found, fault in ((unknown, "not known"), (lacking, "missing")):
         if found:
             raise TrueNegError(
-                f"{folder}: {len(found)} tensors are {kind} (e.g. {found[0]}); expected the encoder that config.json "
+                f"{folder}: {len(found)} tensors are {fault} (e.g. {found[0]}); expected the encoder that config.json "
                 "describes, and the heads of its pre-training whole or not at all"
             )
     for first, second in family.copies.items():
@@ -223,25 +226,6 @@ def read_model(folder: Path, *, allow_pickle: bool = False) -> HfModel:
     return replace(model, tensors={pair.theirs: state[pair.theirs] for pair in model.pairs()})
 
 
-def _load(folder: Path, theirs: Any, *, allow_pickle: bool) -> tuple[dict[str, Tensor], Set[str], Set[str]]:
-    """The model's tensors, and the names that the file lacks and those that it has beside them."""
-    import transformers
-
-    is_generator = "ElectraForMaskedLM" in (theirs.architectures or [])
-    kind = transformers.ElectraForMaskedLM if is_generator else transformers.AutoModelForPreTraining
-    options = {"use_safetensors": None if allow_pickle else True, "weights_only": True, "local_files_only": True}
-    try:
-        model, missing, unexpected = load_pretrained(kind, folder, config=theirs, dtype=torch.float32, **options)
-    except TrueNegError:
-        raise
-    except Exception as error:  # of many kinds
-        hint = "" if allow_pickle else "; --allow-pickle also reads pytorch_model.bin, with torch's weights_only"
-        raise TrueNegError(
-            f"{folder}: its weights cannot be read ({reason(error)}); expected model.safetensors{hint}"
-        ) from None
-    return dict(model.state_dict()), missing, unexpected
-
-
 def load_pretrained(kind: Any, folder: Path | str, **options: Any) -> tuple[Any, Set[str], Set[str]]:
     """A model of a class of transformers, the names of its weights that the folder lacks, and those that it ignores.
 
@@ -253,10 +237,14 @@ def load_pretrained(kind: Any, folder: Path | str, **options: Any) -> tuple[Any,
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
+    options |= {"local_files_only": True, "output_loading_info": True, "ignore_mismatched_sizes": True}
     try:
-        model, found = kind.from_pretrained(
-            str(folder), output_loading_info=True, ignore_mismatched_sizes=True, **options
-        )
+        model, found = kind.from_pretrained(str(folder), **options)
+    except Exception as error:  # of many kinds
+        hint = "; truneg convert --allow-pickle also reads pytorch_model.bin, with torch's weights_only"
+        raise TrueNegError(
+            f"{folder}: its weights cannot be read ({reason(error)}); expected model.safetensors{hint}"
+        ) from None
     finally:
         logging.set_verbosity(verbosity)
         if bars:

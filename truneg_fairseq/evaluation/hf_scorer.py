@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from typing_extensions import override
 
-from ..convert.architecture import check_sizes
-from ..convert.from_hf import ADAPTER, load_pretrained
+from ..convert.architecture import ADAPTER, open_config
+from ..convert.from_hf import load_pretrained
 from ..data.tokenizer import trimmed
 from ..errors import TrueNegError, reason, require
 from ..fairseq_runs.folder import transformers_updates
@@ -42,7 +42,7 @@ class HuggingFaceTokens(Tokens):
         try:
             has_own = any((folder / name).exists() for name in ("tokenizer.json", "vocab.txt", "tokenizer_config.json"))
             self.tokenizer: Any = AutoTokenizer.from_pretrained(str(folder if has_own else base), **_LOCAL)
-            size = int(_config(base).vocab_size)
+            size = int(open_config(base).vocab_size)
         except Exception as error:  # transformers fails in many ways
             raise _refused(folder, error) from None
         self.mask = self.tokenizer.mask_token_id
@@ -81,7 +81,7 @@ def hugging_face_scorer(folder: Path, padding: int, *, cpu: bool = False, causal
     kind: Any = AutoModelForCausalLM if causal else AutoModelForMaskedLM
     base = _base(folder)
     try:
-        config = _config(base)
+        config = open_config(base)
         if _BOTH_HALVES in (config.architectures or ()):
             from ..hf.electra_trainer import ElectraForReplacedTokens as kind
         model, missing, unexpected = load_pretrained(kind, base, use_safetensors=True, **_LOCAL)
@@ -139,30 +139,11 @@ def hugging_face_scorer(folder: Path, padding: int, *, cpu: bool = False, causal
 
 
 def _base(folder: Path) -> Path | str:
-    """The folder itself, or of an adapter the model that it changes."""
-    if not (folder / ADAPTER).exists():
+    """The folder itself, or of an adapter without a whole model beside it the model that it changes."""
+    is_whole = any(file for name in _WEIGHTS for file in folder.glob(name))
+    if is_whole or not (folder / ADAPTER).exists():
         return folder
-    if whole := next((file for name in _WEIGHTS for file in folder.glob(name)), None):
-        raise TrueNegError(
-            f"{folder}: has a whole model ({whole.name}) and an adapter ({ADAPTER}), which may be in its weights "
-            f"already; expected one of them: move {ADAPTER} elsewhere, or give the adapter a folder of its own"
-        )
     return str(read_json(folder / ADAPTER, dict[str, Any], expected="PEFT's configuration")["base_model_name_or_path"])
-
-
-def _config(base: Path | str) -> Any:
-    """transformers' configuration of a folder, whose sizes are those of the weights."""
-    from transformers import AutoConfig
-    from transformers.utils import find_adapter_config_file
-
-    if find_adapter_config_file(str(base), local_files_only=True):  # transformers would add it, and say so nowhere
-        raise TrueNegError(
-            f"{base}: has an adapter ({ADAPTER}), and is the base model of another; expected a whole model: merge "
-            "its own adapter (PEFT's merge_and_unload)"
-        )
-    config = AutoConfig.from_pretrained(str(base), **_LOCAL)
-    check_sizes(Path(base), config)
-    return config
 
 
 def _refused(folder: Path, error: Exception) -> TrueNegError:

@@ -78,7 +78,7 @@ class PluginTrainer(Trainer):
         """fairseq drops samples that are longer than the model's positions: most of a masked LM's."""
         if isinstance(self.task, MaskedLMTask):
             length, positions = self.cfg.task.tokens_per_sample, self.get_model().max_positions()
-            if length > positions:
+            if isinstance(positions, int) and length > positions:  # other models may tell none, or several
                 raise TrueNegError(
                     f"--tokens-per-sample {length}: the model has {positions} positions, and fairseq drops longer "
                     f"samples; give --tokens-per-sample {positions} or less, or --max-positions {length}"

@@ -116,6 +116,8 @@ def _combination(cfg: Any) -> Iterator[str]:
             f"--criterion {criterion}: found --task {task} with --arch {model}, whose masked LM is the generator; "
             "expected --criterion electra, --task masked_lm, or --arch truneg_bert_*"
         )
+    if task == "masked_lm" and value_of(cfg, "task", "mask_whole_words"):
+        yield "--mask-whole-words: found --task masked_lm, expected electra_pretraining, for any model"
     soft_targets = str(value_of(cfg, "criterion", "soft_targets"))
     if ".." in soft_targets and (value_of(cfg, "optimization", "max_update") or 0) <= 0:
         yield f"--soft-targets {soft_targets}: a share that falls ends with the training; expected --max-update too"

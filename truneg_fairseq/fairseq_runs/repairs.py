@@ -1,6 +1,6 @@
 """The repairs that fairseq needs to run this package's jobs, applied when ``--user-dir`` imports the package.
 
-Eight places of fairseq are replaced (:func:`apply`); each names its cause where it is defined.
+Each names its cause where it is defined (:func:`apply`).
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ from torch import Tensor
 from torch.multiprocessing import ProcessExitedException
 from torch.nn.parallel import DistributedDataParallel
 
-from ..data.tokenizer import vocabulary_of
-from ..errors import TrueNegError, one_line_errors, reason
+from ..errors import TrueNegError, one_line_errors
 from . import fairseq_trainer as trainer
 from . import preflight, stopping
 from .folder import installed_version
@@ -53,7 +52,6 @@ def apply() -> None:
     checkpoint_utils.PathManager = trainer.CopiesAtOnce
     trainer.write_metrics()
     masked_lm.MaskTokensDataset = EpochAwareMaskTokensDataset
-    masked_lm.get_whole_word_mask = beginnings_of_words
     FairseqTask.args = _FormerName()
     save_fp32_copies()
     atexit.register(stopping.end_readers)
@@ -129,14 +127,10 @@ def start_trainings() -> None:
 
 
 def _train(main: Callable[..., Any], cfg: Any) -> None:
-    """fairseq's ``main``, which finds its Trainer there, in a spawned worker too; a package it lacks is one line."""
+    """fairseq's ``main``, which finds its Trainer there, in a spawned worker too."""
     main.__globals__["Trainer"] = trainer.PluginTrainer
     try:
         main(cfg)
-    except ImportError as error:
-        if "install" not in str(error):
-            raise
-        raise SystemExit(f"truneg_fairseq: error: fairseq: {reason(error)}") from None
     finally:
         stopping.REQUEST.forget()
 
@@ -220,25 +214,10 @@ class EpochAwareMaskTokensDataset(MaskTokensDataset):
 
 
 class _FormerName:
-    """masked_lm and translation_from_pretrained_bart read their options as ``task.args``, a name from before hydra."""
+    """translation_from_pretrained_bart reads its options as ``task.args``, a name from before hydra."""
 
     def __get__(self, task: Any, kind: type[Any]) -> Any:
         return task.cfg  # tasks that set ``args`` themselves have their own
-
-
-def beginnings_of_words(cfg: Any, dictionary: Any) -> Tensor:
-    """Which tokens begin a word, uint8, shape (V,), by the tokenizer of the data.
-
-    ``--mask-whole-words`` of masked_lm asks a BPE of fairseq's own, whose name its task is not given.
-    """
-    with one_line_errors():
-        vocabulary = vocabulary_of(dictionary.symbols, Path(cfg.data.split(":")[0]))
-        if vocabulary.unfinished is not None:
-            raise TrueNegError(
-                "--mask-whole-words: in a dictionary of subword-nmt a token does not tell whether it begins a word; "
-                "expected --task electra_pretraining, which looks at the token before it"
-            )
-    return torch.from_numpy(~vocabulary.continues).byte()
 
 
 _COPIES = "fp32_parameters"  # of an optimizer's state, beside the wrapped optimizer's own

@@ -81,35 +81,25 @@ class Alternatives(nn.Module):
 
     def target(self, batch: MaskedPredictions, model: EncoderPasses, share: Any, *, flat: bool = False) -> SoftTargets:
         """The soft target with a share, in [0, 1], a number or a scalar."""
-        words = model.once(self, lambda: self.words(batch, model)) if not flat else self.flat(batch, model)
-        tokens, weights = self._checked(words, batch)
-        weights = weights.float() * counted_by(self, batch)[:, None]
+        made = self.flat(batch, model) if flat else model.once(self, lambda: self.words(batch, model))
+        tokens, weights = made
+        if tokens.shape != weights.shape or tokens.shape[:1] != batch.gold.shape or tokens.dtype != torch.int64:
+            raise TrueNegError(
+                f"{type(self).__name__}.words: found tokens {tuple(tokens.shape)} of {tokens.dtype} and weights "
+                f"{tuple(weights.shape)}; expected int64 tokens and weights of shape ({len(batch.gold)}, K)"
+            )
+        counted = batch.whole_word if self.whole_words else batch.counted
+        assert counted is not None
+        weights = weights.float() * counted[:, None]
         total = weights.sum(1)
         # What rounding leaves of 1 is not for the original word.
         part = torch.where((total - 1).abs() < 1e-5, 1.0, total)
         probability = weights / part.clamp(min=torch.finfo(torch.float32).tiny)[:, None]
         return SoftTargets(part.clamp(max=1) * share, tokens, probability)
 
-    def _checked(self, words: Words, batch: MaskedPredictions) -> Words:
-        tokens, weights = words
-        if tokens.shape != weights.shape or tokens.shape[:1] != batch.gold.shape or tokens.dtype != torch.int64:
-            raise TrueNegError(
-                f"{type(self).__name__}.words: found tokens {tuple(tokens.shape)} of {tokens.dtype} and weights "
-                f"{tuple(weights.shape)}; expected int64 tokens and weights of shape ({len(batch.gold)}, K)"
-            )
-        return tokens, weights
-
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = False) -> None:
         """As in torch, but not saved: a checkpoint holds the name of the source alone."""
         super().register_buffer(name, tensor, persistent)
-
-
-def counted_by(source: Alternatives, batch: MaskedPredictions) -> Tensor:
-    """The positions that count for a source, bool, shape (N,)."""
-    if not source.whole_words:
-        return batch.counted
-    assert batch.whole_word is not None
-    return batch.whole_word
 
 
 class Table(Alternatives):
@@ -184,9 +174,8 @@ class Corpus(Alternatives):
         self.counts, self._padding = setting.corpus, setting.padding
 
     def words(self, batch: MaskedPredictions, model: EncoderPasses) -> Words:
-        soft = self.counts.targets(batch, self._padding, 1.0)
-        assert soft.tokens is not None and soft.probability is not None
-        return soft.tokens, soft.probability
+        found: Words = self.counts.targets(batch, self._padding)
+        return found
 
 
 class Uniform(Alternatives):

@@ -29,7 +29,7 @@ class Batch(NamedTuple):
     sentences: int  # 0 where there are rows alone
     is_known: bool  # whether the sentences are
     counted: Tensor  # bool, shape (N,), the rows with a label
-    weights: Tensor | None = None  # fp32, shape (N,)
+    weights: Tensor | None = None  # fp32, shape (N,), 0 without a label
     targets: tuple[Tensor, ...] | None = None  # the parts of SoftTargets
     chosen: Tensor | None = None  # int64, shape (N,), which of the M rows; None for all
 
@@ -44,10 +44,6 @@ class Batch(NamedTuple):
             targets=None if targets is None else tuple(part[chosen] for part in targets),
             chosen=chosen,
         )
-
-    def weighted(self, losses: Tensor) -> Tensor:
-        """Losses of the N rows, each times its weight."""
-        return losses if self.weights is None else losses * self.weights.where(self.counted, 0.0)
 
     def everywhere(self, values: Tensor) -> Tensor:
         """Values of the N rows as those of all M, 0 where a row was left out; with gradient."""

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from ..corpus_counts import CountsShare, most_frequent
 from .passes import MaskedPredictions
-from .soft_targets import SoftTargets
+from .soft_targets import Words
 from .token_lists import TokenLists
 
 _NOT_LEFT_OUT = -1  # in place of a gold word
@@ -56,7 +56,7 @@ class CorpusTargets(nn.Module):
         keys, order = (keys % size * size + keys // size).sort()
         self.before = _likeliest(keys, counts[order], size, most)
 
-    def targets(self, predicted: MaskedPredictions, padding: int, share: float) -> SoftTargets:
+    def targets(self, predicted: MaskedPredictions, padding: int) -> Words:
         """q at the masked positions, between the neighbours that the original sentences have there.
 
         A position keeps all for its gold word where a neighbour is missing (at the ends of a sequence) or never occurs
@@ -65,7 +65,7 @@ class CorpusTargets(nn.Module):
         left, right, there = self._neighbours(predicted.original, predicted.positions, padding)
         gold = predicted.gold.clamp(max=len(self.words) - 1)
         counted = predicted.counted & there & predicted.gold.lt(len(self.words))
-        return self.between(left, gold, right, counted, share)
+        return self.between(left, gold, right, counted)
 
     def mixed(self, logits: Tensor, tokens: Tensor, positions: Tensor, padding: int, share: CountsShare) -> Tensor:
         """Logarithms of ``(1 - a) p + a q``, fp32, shape (N, V), with p of the model and q of the counts: a look-up.
@@ -80,31 +80,26 @@ class CorpusTargets(nn.Module):
             padding: the id of padding.
             share: a, by how often the place was counted.
         """
-        found, count, types = self._look_up(tokens, positions, padding)
+        words, q, count, types = self._look_up(tokens, positions, padding)
         log = logits.float().log_softmax(-1)
-        assert found.tokens is not None
-        assert found.probability is not None
-        given = (found.share * share.of(count, types))[:, None]
-        mixed = (log.exp() * (1 - given)).scatter_add(1, found.tokens, given * found.probability)
+        given = (q.gt(0).any(1) * share.of(count, types))[:, None]
+        mixed = (log.exp() * (1 - given)).scatter_add(1, words, given * q)
         return torch.where(given > 0, mixed.clamp(min=torch.finfo(torch.float32).tiny).log(), log)
 
     def evidence(self, logits: Tensor, gold: Tensor, tokens: Tensor, positions: Tensor, padding: int) -> Tensor:
         """What :func:`~..corpus_counts.fit_counts_share` needs of the places that the counts answer, float64."""
-        found, count, types = self._look_up(tokens, positions, padding)
-        assert found.tokens is not None
-        assert found.probability is not None
+        words, q, count, types = self._look_up(tokens, positions, padding)
         model = logits.float().softmax(-1).gather(1, gold[:, None]).squeeze(1)
-        by_counts = (found.probability * found.tokens.eq(gold[:, None])).sum(1)
-        return torch.stack([each.double() for each in (model, by_counts, count, types)])[:, found.share > 0]
+        by_counts = (q * words.eq(gold[:, None])).sum(1)
+        return torch.stack([each.double() for each in (model, by_counts, count, types)])[:, q.gt(0).any(1)]
 
-    def _look_up(self, tokens: Tensor, positions: Tensor, padding: int) -> tuple[SoftTargets, Tensor, Tensor]:
-        """q of text that was not counted, with the share 1 where it has words; how often the text has each place, and
-        with how many different words, int64, shape (N,).
+    def _look_up(self, tokens: Tensor, positions: Tensor, padding: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Words and q of text that was not counted; how often the text has each place, and with how many different
+        words, int64, shape (N,).
         """
         left, right, there = self._neighbours(tokens, positions, padding)
-        found = self.between(left, torch.full_like(left, _NOT_LEFT_OUT), right, there, 1.0)
-        total, different = self._between(left * len(self.words) + right)
-        return found, total, different
+        found = self.between(left, torch.full_like(left, _NOT_LEFT_OUT), right, there)
+        return *found, *self._between(left * len(self.words) + right)
 
     def _between(self, neighbours: Tensor) -> _Row:
         """What was counted between two neighbours."""
@@ -120,10 +115,11 @@ class CorpusTargets(nn.Module):
         right = flat[(positions + 1).clamp(max=len(flat) - 1)].where(column < width - 1, padding)
         return left, right, left.ne(padding) & right.ne(padding)
 
-    def between(self, left: Tensor, gold: Tensor, right: Tensor, counted: Tensor, share: float) -> SoftTargets:
+    def between(self, left: Tensor, gold: Tensor, right: Tensor, counted: Tensor) -> Words:
         """q of gold tokens (:data:`_NOT_LEFT_OUT` where the text was not counted) between two neighbours.
 
-        The tokens, int64, and ``counted``, bool, the positions that count, have the shape (N,).
+        The tokens, int64, and ``counted``, bool, the positions that count, have the shape (N,). Where there is no
+        q the weights are 0.
         """
         discount = self.discount
         counted = counted & self.words[left].gt(0) & self.words[right].gt(0)
@@ -147,8 +143,7 @@ class CorpusTargets(nn.Module):
 
         row = _without_one(*self._between(neighbours), self.triples.count(neighbours, gold) * gold.ge(0))
         found = self.triples.count(neighbours, tokens)
-        probability = _normalised(_discounted(found - own, row, discount, backed_off) * there)
-        return SoftTargets(probability.gt(0).any(1).float() * share, tokens, probability)
+        return tokens, _normalised(_discounted(found - own, row, discount, backed_off) * there)
 
     def _row(self, first: Tensor, count: Tensor) -> _Row:
         """The pairs that begin with ``first``, one of a pair that was counted ``count`` times left out."""

@@ -171,7 +171,8 @@ class TrueNegativeLoss(Objective):
             loss = outcome.loss if torch.is_grad_enabled() else self._plain(rows, batch)[0]
         else:
             outcome, plain = self.step_of_hidden(head._replace(states=rows), predicted, passes, update)
-            loss = outcome.loss if torch.is_grad_enabled() else batch.weighted(plain).sum()
+            plain = plain if batch.weights is None else plain * batch.weights
+            loss = outcome.loss if torch.is_grad_enabled() else plain.sum()
         return self._reduced(loss, outcome.counts, batch, items)
 
     def of_hidden(
@@ -299,7 +300,8 @@ class TrueNegativeLoss(Objective):
                 *(weights.shape, labels.shape),
             )
             weights = weights.detach().reshape(-1).to(labels.device, torch.float32)
-            weights = weights if len(weights) == len(own) else weights[places]
+            # A weight may be infinite where nothing is predicted.
+            weights = (weights if len(weights) == len(own) else weights[places]).where(own.ne(self.ignore_index), 0.0)
         batch = Batch(
             labels=own,
             grid=grid,
@@ -329,11 +331,15 @@ class TrueNegativeLoss(Objective):
             if mask is not None and mask.shape == predicted.original.shape:
                 predicted = predicted._replace(real=mask.ne(0))
         if not batch.is_known and self.continues is not None and self.boundaries is not None:
-            known = predicted.gold.lt(len(self.continues)) & predicted.counted
+            known = predicted.gold.lt(len(self.continues))
             alone = self.boundaries.whole_alone(predicted.gold.where(known, 0)) & known
             predicted = predicted._replace(whole_word=alone)
+        if predicted.whole_word is not None:  # of two rows of one place the one with a label counts
+            predicted = predicted._replace(whole_word=predicted.whole_word & batch.counted)
         return predicted._replace(
-            weights=batch.weights, given=() if batch.targets is None else (SoftTargets(*batch.targets),)
+            counted=batch.counted,
+            weights=batch.weights,
+            given=() if batch.targets is None else (SoftTargets(*batch.targets),),
         )
 
     def _update(self, judged: MaskedPredictions, items: Any) -> UpdateSize | None:
@@ -424,7 +430,7 @@ class TrueNegativeLoss(Objective):
             loss = F.nll_loss(gold[:, None], label, reduction="sum")
         total = loss.detach().sum()
         if batch.weights is not None:
-            loss = batch.weighted(loss)
+            loss = loss * batch.weights
             loss = loss if self._by_position == "none" else loss.sum()
         counts = {"loss": total, "sample_size": batch.counted.sum(), "objective": loss.detach().sum()}
         counts["objective_size"] = counts["sample_size"]

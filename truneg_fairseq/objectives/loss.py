@@ -227,19 +227,16 @@ class Objective(nn.Module):
             counts = self._counts(judged, soft, plain)
             for name, weight, term in self._terms:
                 values, logged = term(judged, passes), SR_COUNTS.get(name, (f"term:{name}", f"term_size:{name}"))
-                if term.over == "tokens":
-                    real = self.real(judged)
-                    counts[logged[1]] = real.sum()
-                    value = values.where(real, values.new_zeros(())).sum()
-                    counts[logged[0]] = value.detach()
-                    value = scaled_mean(value, update or UpdateSize(counts["sample_size"], counts[logged[1]]))
-                else:
-                    values = values.where(judged.counted, values.new_zeros(()))
-                    counts[logged[0]], counts[logged[1]] = values.detach().sum(), counts["sample_size"]
-                    if judged.weights is not None:
-                        values = values * judged.weights.where(judged.counted, 0.0)
-                    value = values if total.dim() else values.sum()
-                total = total + weight * value
+                is_of_tokens = term.over == "tokens"
+                counted = self.real(judged) if is_of_tokens else judged.counted
+                values = values.where(counted, 0.0)
+                counts[logged[0]], counts[logged[1]] = values.detach().sum(), counted.sum()
+                if is_of_tokens:
+                    sizes = update or UpdateSize(counts["sample_size"], counts[logged[1]])
+                    values = scaled_mean(values.sum(), sizes)
+                elif judged.weights is not None:
+                    values = values * judged.weights
+                total = total + weight * (values if total.dim() else values.sum())
             counts["objective"], counts["objective_size"] = total.detach().sum(), counts["sample_size"]
             return Outcome(total, counts["sample_size"], counts)
 
@@ -275,17 +272,15 @@ class Objective(nn.Module):
 
         ``plain``, shape (N,), is the uncorrected cross-entropy, for ``loss_truncation``; None to compute it.
         """
-        keep = None if judged.weights is None else judged.weights.where(judged.counted, 0.0)
+        factors = [] if judged.weights is None else [judged.weights]
         if judged.is_false_negative is not None and self.options.hc_weight:
-            kept = 1.0 - self.options.hc_weight * judged.is_false_negative.float()
-            keep = kept if keep is None else keep * kept
+            factors.append(1.0 - self.options.hc_weight * judged.is_false_negative.float())
         if share := self.options.loss_truncation:
             if plain is None:
                 gold = judged.gold.where(judged.counted, 0)
                 plain = F.cross_entropy(judged.logits.detach().float(), gold, reduction="none")
-            kept = least_likely(plain, judged.counted, share).logical_not().float()
-            keep = kept if keep is None else keep * kept
-        return keep
+            factors.append(least_likely(plain, judged.counted, share).logical_not().float())
+        return torch.stack(factors).prod(0) if factors else None
 
     @torch.no_grad()
     def soft_targets(self, judged: MaskedPredictions, passes: EncoderPasses) -> list[SoftTargets]:

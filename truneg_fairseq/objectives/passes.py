@@ -43,7 +43,7 @@ class MaskedPredictions(NamedTuple):
     # yes or no, as a table does
     acceptance: Tensor | None = None
     by_source: dict[str, Tensor] | None = None  # of the detector's, see FalseNegatives
-    # fp32, shape (N,), the factor of each position's loss; None for 1
+    # fp32, shape (N,), the factor of each position's loss, 0 where it does not count; None for 1
     weights: Tensor | None = None
     given: tuple[Any, ...] = ()  # SoftTargets of this batch alone, beside those of the options
     real: Tensor | None = None  # bool, shape (B, T), the tokens that are not padding; None for those of another id

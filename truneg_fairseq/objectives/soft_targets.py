@@ -98,16 +98,8 @@ def synonym_words(synonyms: Tensor, *, gold: Tensor | None = None, embeddings: T
 def nearest_words(embeddings: Tensor, gold: Tensor, neighbours: int = 10) -> Words:
     """The words whose input embeddings, shape (V, E), are nearest to that of the gold word, by exp(cos / 0.1).
 
-    Cosines are computed in fp32, whatever the type of the embeddings.
-    """
-    tokens, cosine = nearest(embeddings, gold, neighbours)
-    return tokens, (cosine / TEMPERATURE).softmax(1)
-
-
-def nearest(embeddings: Tensor, gold: Tensor, neighbours: int) -> tuple[Tensor, Tensor]:
-    """The words with the nearest embeddings, int64, and their cosines, fp32; shape (N, K) each.
-
-    In blocks, never (N, V) at once, and on a CPU once for each word; elsewhere to find equal words would wait.
+    Cosines are computed in fp32, whatever the type of the embeddings, in blocks, never (N, V) at once, and on a CPU
+    once for each word; elsewhere to find equal words would wait.
     """
     table = embeddings.detach().float()
     size, lengths = len(table), torch.linalg.vector_norm(table, dim=1).clamp(min=1e-12)
@@ -119,8 +111,9 @@ def nearest(embeddings: Tensor, gold: Tensor, neighbours: int) -> tuple[Tensor, 
         cosine = ((table[block] / lengths[block, None]) @ table.T).div_(lengths)
         cosine.scatter_(1, block[:, None], -torch.inf)
         found.append(largest(cosine, min(neighbours, size - 1)))
-    values, tokens = (torch.cat(parts) for parts in zip(*found, strict=True))
-    return (tokens, values) if place is None else (tokens[place], values[place])
+    cosine, tokens = (torch.cat(parts) for parts in zip(*found, strict=True))
+    weights = (cosine / TEMPERATURE).softmax(1)
+    return (tokens, weights) if place is None else (tokens[place], weights[place])
 
 
 class Target(NamedTuple):
