@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from support.commands import command_environment, truneg_data, wait_until
 from support.tokenizers_made import gpt2, sentencepiece
@@ -121,26 +121,28 @@ TEXT = st.lists(st.sampled_from(["the", "cat ", "\n", "\n\n", " \n", "\r\n", "æ—
     chunk_bytes=st.sampled_from((1, 3, 10, 25, 1_000)),
     lines=st.sampled_from((1, 2, 1_000)),
     characters=st.sampled_from((4, 1_000)),
+    tokenizer=st.sampled_from(TOKENIZERS),
 )
-def test_files_chunks_and_batches_are_as_one(tmp_path_factory, contents, chunk_bytes, lines, characters):
+@example(contents=["the\n \n", "cat\n"], chunk_bytes=1_000, lines=1_000, characters=1_000, tokenizer=TOKENIZERS[2])
+def test_files_chunks_and_batches_are_as_one(tmp_path_factory, contents, chunk_bytes, lines, characters, tokenizer):
     """No document goes on in another file, empty files are passed over, broken UTF-8 is replaced and counted."""
     # Where a file's last line is cut, nobody sees whether it was blank: one blank line more ends the document.
     last_lines = [content.replace("BROKEN", "\ufffd").removesuffix("\n").split("\n")[-1] for content in contents[:-1]]
-    assume(all(WORDPIECE.encode(line) for line in last_lines if line))
+    assume(all(tokenizer.encode(line) for line in last_lines if line))
     folder, together = tmp_path_factory.mktemp("cut"), []
     parts = [folder / f"{number}.txt" for number in range(len(contents))]
     for path, content in zip(parts, contents, strict=True):
         path.write_bytes(content.encode().replace(b"BROKEN", b"\xff"))
         if content:
-            if together and WORDPIECE.encode(together[-1]):
+            if together and tokenizer.encode(together[-1]):
                 together.append("")
             together += content.replace("BROKEN", "\ufffd").removesuffix("\n").split("\n")
-    assume(any(map(WORDPIECE.encode, together)))
+    assume(any(map(tokenizer.encode, together)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(binarize_module, "_BATCH_LINES", lines)
         patch.setattr(binarize_module, "_BATCH_CHARACTERS", characters)
-        made = binarize({"train": parts}, WORDPIECE, folder / "data", chunk_bytes=chunk_bytes).splits["train"]
-    whole = binarize({"train": [write(folder / "whole.txt", together)]}, WORDPIECE, folder / "whole").splits["train"]
+        made = binarize({"train": parts}, tokenizer, folder / "data", chunk_bytes=chunk_bytes).splits["train"]
+    whole = binarize({"train": [write(folder / "whole.txt", together)]}, tokenizer, folder / "whole").splits["train"]
     broken = sum("BROKEN" in line for content in contents for line in content.split("\n"))
     assert (made, whole["replaced"]) == ({**whole, "replaced": broken}, 0)
     assert whole["lines"] == len(together)

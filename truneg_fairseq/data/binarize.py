@@ -16,7 +16,7 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,7 +30,7 @@ from ..flags import check, option
 from ..vocabulary import EOS, UNKNOWN, UNKNOWN_SYMBOL, read_symbols
 from ..workers import Advance, Progress, available_cores, run_tasks
 from .indexed import IDS_NAME, SIZES_NAME, write_dataset
-from .text import Span, plan_chunks, read_span, require_plain, text_files
+from .text import Line, Span, plan_chunks, read_span, require_plain, text_files
 from .tokenizer import PretrainedVocabulary, TextTokenizer, TokenizerOptions
 
 SPLITS = ("train", "valid", "test")
@@ -215,17 +215,16 @@ class ChunkEncoder:
     def _write(self, chunk: Sequence[Span], folder: Path, advance: Advance) -> Counter[str]:
         counts = Counter(lines=0, tokens=0, unknown=0, replaced=0)
         with (folder / IDS_NAME).open("wb") as ids_file, (folder / SIZES_NAME).open("wb") as sizes_file:
-            for batch in _batches(chunk):
-                ids, sizes = self._items(batch.texts)
+            for lines, last in _batches(chunk):
+                ids, sizes = self._items([line.text for line in lines])
                 # A blank item where a file ends without one: no document goes on in another file.
-                ends = np.array(batch.file_ends, dtype=np.int64)
-                ends = ends[sizes[ends] > 1]
+                ends = last[sizes[last] > 1]
                 ids, sizes = np.insert(ids, np.cumsum(sizes)[ends], EOS), np.insert(sizes, ends + 1, 1)
                 ids_file.write(ids.astype(self._dtype).tobytes())
                 sizes_file.write(sizes.tobytes())
-                unknown = int(np.count_nonzero(ids == UNKNOWN))
-                counts.update(lines=len(sizes), tokens=len(ids), unknown=unknown, replaced=batch.replaced)
-                advance(batch.size)
+                unknown, replaced = int(np.count_nonzero(ids == UNKNOWN)), sum(line.replaced for line in lines)
+                counts.update(lines=len(sizes), tokens=len(ids), unknown=unknown, replaced=replaced)
+                advance(sum(line.size for line in lines))
         return counts
 
     def _items(self, texts: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
@@ -259,32 +258,22 @@ def id_dtype(symbols: int) -> type[np.uint16] | type[np.uint32]:
     return np.uint16 if symbols - 1 <= _LARGEST_UINT16_DICTIONARY else np.uint32
 
 
-@dataclass
-class _Batch:
-    texts: list[str] = field(default_factory=list)
-    file_ends: list[int] = field(default_factory=list)  # the texts with which a file ends that another one follows
-    size: int = 0  # bytes
-    characters: int = 0
-    replaced: int = 0
-
-
-def _batches(chunk: Sequence[Span]) -> Iterator[_Batch]:
-    """Lines in batches that are bounded in number and in size, however long the lines are."""
-    batch = _Batch()
+def _batches(chunk: Sequence[Span]) -> Iterator[tuple[list[Line], NDArray[np.int64]]]:
+    """Lines in batches that are bounded in number and in size, however long the lines are; and which of them are the
+    last ones of files that others follow.
+    """
+    lines, ends, characters = list[Line](), list[int](), 0
     for span in chunk:
-        empty = True
-        for text, size, replaced in read_span(span):
-            if len(batch.texts) == _BATCH_LINES or batch.characters >= _BATCH_CHARACTERS:
-                yield batch
-                batch = _Batch()
-            empty = False
-            batch.texts.append(text)
-            batch.size += size
-            batch.characters += len(text)
-            batch.replaced += replaced
-        if span.before_other and empty:  # the file's last line began in the span before, and may be blank or not
-            batch.texts.append("")
+        line = None
+        for line in read_span(span):
+            if len(lines) == _BATCH_LINES or characters >= _BATCH_CHARACTERS:
+                yield lines, np.array(ends, dtype=np.int64)
+                lines, ends, characters = [], [], 0
+            lines.append(line)
+            characters += len(line.text)
+        if span.before_other and line is None:  # the file's last line began in the span before, and may be blank or not
+            lines.append(Line("", size=0, replaced=False))
         elif span.before_other:
-            batch.file_ends.append(len(batch.texts) - 1)
-    if batch.texts:
-        yield batch
+            ends.append(len(lines) - 1)
+    if lines:
+        yield lines, np.array(ends, dtype=np.int64)
