@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from support.commands import REPOSITORY
+from support.commands import REPOSITORY, run_command
 from support.hf_models import LINES, options_of_list, small_model, small_tokenizer, trainer
 
 transformers = pytest.importorskip("transformers")
@@ -19,7 +19,8 @@ pytest.importorskip("accelerate")
 
 from truneg_fairseq.hf import TrueNegativeArguments  # noqa: E402
 
-FOLDER = REPOSITORY / "user_dir_examples" / "huggingface"
+EXAMPLES = REPOSITORY / "user_dir_examples"
+FOLDER = EXAMPLES / "huggingface"
 
 
 @pytest.fixture
@@ -202,3 +203,49 @@ def test_a_sentence_encoder_and_back(tmp_path, run_here, capsys):
         with torch.no_grad():
             states = trained(torch.tensor([small_tokenizer()(line)["input_ids"]])).last_hidden_state
         assert vector == pytest.approx(states.mean(1)[0].numpy(), abs=1e-5)
+
+
+WORDS = "the big cat sat on a mat and saw one small dog".split()
+
+
+@pytest.fixture
+def babylm(tmp_path):
+    """The example for BabyLM, and the folder of text that it prepared: two sources, 264 words."""
+    main = runpy.run_path(str(EXAMPLES / "babylm" / "train.py"))["main"]
+    run = lambda *arguments: main([*map(str, arguments)])  # noqa: E731
+    for name in ("spoken", "books"):
+        lines = [" ".join(WORDS[start:] + WORDS[:start]) for start in range(11)]
+        (tmp_path / f"{name}.train").write_text("\n\n\x07 ".join(lines) + "\n", encoding="utf-8")
+    run("prepare", *tmp_path.glob("*.train"), "--output", tmp_path / "text")
+    return run, tmp_path / "text"
+
+
+def test_babylms_sources_are_clean_files(babylm):
+    _, text = babylm
+    assert sorted(file.name for file in text.iterdir()) == ["books.txt", "spoken.txt"]
+    lines = (text / "books.txt").read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 11 and lines[1] == " ".join([*WORDS[1:], WORDS[0]])
+
+
+@pytest.mark.slow
+def test_babylms_checkpoints_by_words_seen_load_without_the_package(babylm, tmp_path):
+    (main, text), out = babylm, tmp_path / "out"
+    options = ["--vocabulary", 100, "--layers", 1, "--width", 64, "--length", 16, "--million", 100, "--use_cpu"]
+    options += ["--num_train_epochs", 2, "--per_device_train_batch_size", 2, "--soft_targets", "uniform=0.1"]
+    main("train", text, "--output_dir", out, *options)
+    before = files_of(out)
+    main("train", text, "--output_dir", out, *options)  # it is finished
+    assert files_of(out) == before
+    main("train", text, "--output_dir", tmp_path / "again", *options)
+    assert (tmp_path / "again" / "model.safetensors").read_bytes() == (out / "model.safetensors").read_bytes()
+    # 528 words in both epochs
+    assert {folder.name for folder in out.glob("chck_*")} == {f"chck_{mark}M" for mark in range(1, 6)}
+    load = (
+        "import sys, transformers; model = transformers.AutoModelForMaskedLM.from_pretrained(sys.argv[1]); "
+        "tokenizer = transformers.AutoTokenizer.from_pretrained(sys.argv[1]); "
+        "print(type(model).__name__, tokenizer.tokenize('the cat'), 'truneg_fairseq' in sys.modules)"
+    )
+    loaded = run_command([sys.executable, "-c", load, out / "chck_1M"], fresh=True)
+    assert loaded.stdout.strip() == "BertForMaskedLM ['the', 'cat'] False"
+    first, last = (load_file(out / name / "model.safetensors") for name in ("chck_1M", "chck_5M"))
+    assert any(not first[name].equal(last[name]) for name in first)
