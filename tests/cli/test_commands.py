@@ -102,6 +102,8 @@ def test_unforeseen_errors_are_one_line_without_traceback(monkeypatch, capsys):
     "command",
     [
         "compare F.svg --picture F.svg",
+        "compare name=F.svg --json F.svg --html F.svg",
+        "evaluate none.pt --task cloze=F.svg --html F.svg",
         "explain --checkpoint c.pt --data . --file F.svg --json F.svg",
         "explain --checkpoint c.pt --data . --synonym-table F.svg --json ./F.svg",
     ],

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import refuse
-from ..files import replacing_text, require_different, split_name
+from ..files import replacing_text, split_name
 from ..flags import option
 from .parser import JsonOutput, print_unless_json, write_json_lines
 
@@ -46,8 +46,6 @@ def compare(options: CompareOptions) -> None:
     refuse((not_svg, f"--picture {picture}: expected a file name that ends with .svg"))
     folders = [each for each in options.results if split_name(each)[1].is_dir()]
     files = [each for each in options.results if each not in folders]
-    json = None if str(options.json) == "-" else options.json
-    require_different(RESULTS=[split_name(each)[1] for each in files], html=html, json=json, picture=picture)
     runs = find_runs(folders)
     found = read_results(files)
     results = select(found or [each for run in runs for each in run.results], options.tasks, options.models)

@@ -21,7 +21,7 @@ from ..errors import describe
 from ..launch.process import exit_on_signals
 from . import compare, data, evaluate, synonyms
 from . import train as training
-from .parser import Command, add_command, check_outputs, drop_stdout
+from .parser import Command, add_command, drop_stdout
 
 TRACEBACK = "--traceback"
 COMMANDS: dict[str, Command] = {
@@ -88,7 +88,6 @@ def _run(parser: argparse.ArgumentParser, words: list[str]) -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal in ASCII or Latin-1 gets "?" for what it lacks
         sys.stdout.reconfigure(errors="replace")
     try:
-        check_outputs(args)
         with exit_on_signals():
             args.run(args)
         sys.stdout.flush()

@@ -7,7 +7,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeAlias, Union, get_type_hints
 
@@ -39,6 +39,7 @@ def add_command(parser: argparse.ArgumentParser, command: Command) -> None:
 
     def run(arguments: argparse.Namespace) -> None:
         options = from_arguments(kind, arguments)
+        check_outputs(options)
         import_user_dir(getattr(options, "user_dir", None))
         command(options)
 
@@ -87,19 +88,23 @@ def drop_stdout() -> None:
 
 def check_outputs(options: Any) -> None:
     """Says before anything is computed that a file of :data:`_FILES` cannot be written, or is one of the inputs."""
-    given = vars(options)
-    outputs = {name: given[name] for name in _FILES if given.get(name) not in (None, _STDOUT)}
+    outputs = {name: path for name in _FILES if (path := getattr(options, name, None)) not in (None, _STDOUT)}
+    if not outputs:
+        return
     if outputs.keys() & {"picture", "html"}:
         require("altair", "vl_convert", "jinja2", extra="report")
     for name, path in outputs.items():
         require_writable(path, f"--{name}")
-    if outputs:
-        inputs = {name: value for name, value in given.items() if name not in _FILES and _is_path(value)}
-        require_different(**inputs, **outputs)
+    inputs = [each for each in fields(options) if each.name not in _FILES]
+    named = {each.name.upper() if each.metadata.get("positional") else each.name: each.name for each in inputs}
+    require_different(**{flag: _files_in(getattr(options, name)) for flag, name in named.items()}, **outputs)
 
 
-def _is_path(value: Any) -> bool:
-    return isinstance(value, Path) or (isinstance(value, list) and all(isinstance(each, Path) for each in value))
+def _files_in(value: Any) -> list[Path]:
+    """The files that there are among an option's values, each FILE or NAME=FILE."""
+    texts = [str(each) for each in (value if isinstance(value, list) else [value]) if isinstance(each, str | Path)]
+    parts = [part for text in texts for part in (text, text.partition("=")[2])]
+    return [Path(part) for part in parts if os.path.isfile(part)]  # noqa: PTH113 (a sentence is too long for a path)
 
 
 def write_json_lines(options: Any, records: Sequence[Any]) -> None:
