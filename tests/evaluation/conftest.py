@@ -17,9 +17,12 @@ from support.commands import (
     fairseq_train,
     run_command,
 )
+from support.convert_models import write_dictionary
 from support.judgements import write
-from support.masked_lms import hugging_face_bert
+from support.masked_lms import TOKENS, hugging_face_bert
 
+from truneg_fairseq import register
+from truneg_fairseq.commands.main import main
 from truneg_fairseq.data.tokenizer import wordpiece_tokenizer
 from truneg_fairseq.evaluation.scorer import DataTokens
 
@@ -59,6 +62,17 @@ def theirs(bert) -> tuple[Any, Any]:
     from transformers import AutoModelForMaskedLM, AutoTokenizer
 
     return AutoModelForMaskedLM.from_pretrained(bert).eval(), AutoTokenizer.from_pretrained(bert)
+
+
+@pytest.fixture(scope="session")
+def converted(bert, wordnet, tmp_path_factory) -> tuple[Path, Path]:
+    """A checkpoint of fairseq with the same weights, and its data."""
+    register()
+    made = tmp_path_factory.mktemp("converted")
+    data = write_dictionary(made / "data-bin", TOKENS)
+    wordpiece_tokenizer(TOKENS).save(data)
+    main(["convert", str(bert), str(made / "bert.pt"), "--data", str(data)])
+    return made / "bert.pt", data
 
 
 @pytest.fixture(scope="session")

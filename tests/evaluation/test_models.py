@@ -25,7 +25,6 @@ from support.masked_lms import TOKENS, evaluated, hugging_face_bert, opened, yar
 from support.tokenizers_made import fast_tokenizer
 from torch.nn import functional
 
-from truneg_fairseq import register
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.corpus_counts import CountsShare
 from truneg_fairseq.criterions.masked_lm_true_neg import fairseq_teacher
@@ -60,19 +59,10 @@ def own_cache(measured, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(measured / "cache"))
 
 
-@pytest.fixture(scope="module")
-def converted(measured) -> list[str]:
-    """The flags of the same weights as a checkpoint of fairseq."""
-    register()
-    data = write_dictionary(measured / "data-bin", TOKENS)
-    wordpiece_tokenizer(TOKENS).save(data)
-    main(["convert", str(measured / "bert"), str(measured / "bert.pt"), "--data", str(data)])
-    return ["--checkpoint", str(measured / "bert.pt"), "--data", str(data)]
-
-
 def test_explained_as_by_the_checkpoint(measured, converted, tmp_path):
     text = ["The big car walked , xyz to the table .", "--cpu", "--detector", "table+embedding+context", "--json"]
-    main(["explain", *converted[:2], *text, str(tmp_path / "ours.json")])  # on the data of its training
+    model, data = converted
+    main(["explain", "--checkpoint", str(model), *text, str(tmp_path / "ours.json")])  # on the data of its training
     main(["explain", "--checkpoint", str(measured / "bert"), *text, str(tmp_path / "theirs.json")])
     ours, theirs = (json.loads((tmp_path / f"{name}.json").read_text())["parts"] for name in ("ours", "theirs"))
     assert len(ours) == len(theirs)
@@ -91,11 +81,11 @@ def test_explained_as_by_the_checkpoint(measured, converted, tmp_path):
     assert explained == 9
     task = [f"lexsub={measured / 'swords.json.gz'}"]
     with pytest.raises(SystemExit, match="has other tokens than"):
-        evaluated([f"a={measured / 'bert'}", converted[1]], task, "--data", converted[3])
-    moved = Path(converted[3]).rename(tmp_path / "moved")
+        evaluated([f"a={measured / 'bert'}", model], task, "--data", data)
+    moved = data.rename(tmp_path / "moved")
     with pytest.raises(SystemExit, match=r"was trained on .*, which is not a folder here; give the data with --data"):
-        evaluated([converted[1]], task)
-    moved.rename(converted[3])
+        evaluated([model], task)
+    moved.rename(data)
 
 
 def test_inspected_as_transformers_computes_it(measured, tmp_path, monkeypatch):

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
-from typing_extensions import override
 
 from ..results.result import BITS, Metric
 from .models import OpenedModel
 from .people import COMMON, read_answers
-from .scorer import WINDOW, Query, Scorer, Tokens
+from .scorer import WINDOW, Query, Rows, Scorer, Tokens
 from .yardstick import Scores, Task, Yardstick, ratios_of
 
 BEST = 10  # words that a model may give
@@ -113,15 +112,12 @@ class Cloze(Yardstick):
             share = 100 * sum(float(counts[listed].sum()) for counts, listed in chosen) / max(1.0, total)
             self.described += f"\nThe table lists {share:.2f} % of the answers of p({kind})"
 
-    @override
     def shown(self, task: str) -> Mapping[str, Metric]:
         return self.metrics if task == TASK else {BITS: self.metrics[BITS]}
 
-    @override
     def score(self, scorer: Scorer) -> dict[str, Scores]:
         return self._scores(scorer.rows([item.query for item in self.items]), self.items)
 
-    @override
     def controls(self, scorer: Scorer) -> dict[str, dict[str, Scores]]:
         size, numbers = len(self._tokens.vocabulary), range(len(self.items))
         random, even = np.random.default_rng(1), np.full(size, -np.log(size))
@@ -137,8 +133,7 @@ class Cloze(Yardstick):
         found["people"] = self._scores(everybody, self.items)
         return found
 
-    def _scores(self, rows: Iterable[tuple[int, NDArray[np.floating]]], items: list[Item]) -> dict[str, Scores]:
-        """The rows: the index of an item and the logarithms of the probabilities of all tokens there, shape (V,)."""
+    def _scores(self, rows: Rows, items: list[Item]) -> dict[str, Scores]:
         values = {index: self._of_row(row.astype(np.float64), items[index]) for index, row in rows}
         parts = [{name: (value, 1.0) for name, value in values[index].items()} for index in range(len(items))]
         metrics = [name for name in self.metrics if name != "listed" or self._table]

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
-from typing_extensions import override
 
 from ..data.indexed import require_whole_split
 from ..data.text import read_lines
@@ -75,7 +74,6 @@ class HeldOut(Yardstick):
         self._judge = judge_of(tokens, task.synonym_table)
         self._excluded = exclusions(tokens)
 
-    @override
     def score(self, scorer: Scorer) -> dict[str, Scores]:
         parts, confidences, found = list[Tensor](), list[Tensor](), FalseNegatives(self._tokens, self._excluded)
         for batch in Progress(self._batches(scorer), desc=scorer.path.name, unit="batch", leave=False):
@@ -96,7 +94,6 @@ class HeldOut(Yardstick):
         facts = {"masked": int(masked.sum()), "sequences": len(masked), "updates": scorer.updates}
         return {HELD_OUT: Scores(ratios, (), {**facts, **found.facts()})}
 
-    @override
     def samples_to_fit(self, scorer: Scorer) -> Iterable[Batch]:
         return self._batches(scorer, judged=False) if self._task.fits else ()
 
@@ -167,14 +164,15 @@ class HeldOut(Yardstick):
             (tokens,) = self._tokens.encode_batch([text])
             cuts = range(0, len(tokens), longest - 2)
             samples += [torch.from_numpy(self._tokens.framed(tokens[at : at + longest - 2])) for at in cuts]
-        masked = [collator.mask(sample[None], [seed, number], progress=1.0) for number, sample in enumerate(samples)]
         for start in range(0, len(samples), size):
-            sources, labels = zip(*masked[start : start + size], strict=True)
-            targets = [row[0].masked_fill(row[0].lt(0), padding) for row in labels]
+            batch = enumerate(samples[start : start + size], start)
+            masked = [collator.mask(sample[None], [seed, number], progress=1.0) for number, sample in batch]
+            sources, labels = ([row[0] for row in rows] for rows in zip(*masked, strict=True))
+            target = pad_sequence(labels, batch_first=True, padding_value=-100)
             yield (
-                pad_sequence([row[0] for row in sources], batch_first=True, padding_value=max(padding, 0)),
-                pad_sequence(targets, batch_first=True, padding_value=padding),
-                torch.tensor([row.size(1) for row in sources]),
+                pad_sequence(sources, batch_first=True, padding_value=max(padding, 0)),
+                target.masked_fill(target.lt(0), padding),
+                torch.tensor([len(row) for row in sources]),
             )
 
 
@@ -241,11 +239,10 @@ def calibration_error(over: NDArray[np.float64], masked: NDArray[np.float64]) ->
 
 @dataclass
 class FalseNegatives:
-    """Those of a text: how many, how often each pair, and the examples that people would accept most."""
+    """Those of a text: how often each pair, and the examples that people would accept most."""
 
     tokens: Tokens
     excluded: SynonymTable | None
-    found: int = 0
     pairs: Counter[tuple[int, int]] = field(default_factory=Counter)
     examples: dict[tuple[int, int], Example] = field(default_factory=dict)
 
@@ -254,7 +251,6 @@ class FalseNegatives:
         assert judged.is_false_negative is not None
         rows = judged.is_false_negative.nonzero().squeeze(1)
         gold, prediction = judged.gold[rows], judged.prediction[rows]
-        self.found += len(rows)
         pairs = list(zip(gold.tolist(), prediction.tolist(), strict=True))
         self.pairs.update(pairs)
         real = [
@@ -281,7 +277,11 @@ class FalseNegatives:
         frequent = self.pairs.most_common(EXAMPLES)
         pairs = [(*map(self.tokens.vocabulary.name_of, pair), times) for pair, times in frequent]
         ranked = sorted(self.examples.values(), key=lambda example: -example.acceptance)
-        return {"false_negatives": self.found, "pairs": pairs, "examples": [asdict(example) for example in ranked]}
+        return {
+            "false_negatives": self.pairs.total(),
+            "pairs": pairs,
+            "examples": [asdict(example) for example in ranked],
+        }
 
 
 def acceptance(embeddings: Tensor, gold: Tensor, prediction: Tensor) -> Tensor:

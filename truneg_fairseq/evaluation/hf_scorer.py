@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
-from typing_extensions import override
 
 from ..convert.architecture import ADAPTER, open_config
 from ..convert.from_hf import load_pretrained
@@ -53,18 +52,15 @@ class HuggingFaceTokens(Tokens):
         self.special = frozenset(self.tokenizer.all_special_ids)
 
     @property
-    @override
     def symbols(self) -> Sequence[str]:
         return symbols_of_tokenizer(self.tokenizer)
 
-    @override
     def encode_batch(self, texts: Sequence[str]) -> list[NDArray[np.int64]]:
         if not texts:
             return []
         ids = self.tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]
         return [np.array(each, dtype=np.int64) for each in ids]
 
-    @override
     def encode_with_offsets(self, text: str) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         found = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
         places = [trimmed(text, *place) for place in found["offset_mapping"]]

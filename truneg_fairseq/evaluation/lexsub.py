@@ -7,15 +7,15 @@ P@1, P@3 and R@10: as Arefyev et al. (COLING 2020).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import islice
 from typing import ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from typing_extensions import override
 
 from ..errors import TrueNegError
 from ..objectives.soft_targets import synonym_words
@@ -25,7 +25,7 @@ from ..synonyms.table import SynonymTable
 from ..synonyms.wordnet import open_database
 from .models import OpenedModel
 from .people import Candidate, Judgements, Target, is_accepted, is_conceivable, read_people
-from .scorer import WINDOW, Query, Scorer, Tokens
+from .scorer import WINDOW, Query, Rows, Scorer, Tokens
 from .yardstick import Scores, Task, Yardstick, ratios_of
 
 CUT = 10  # words that a model may give: the 10 of F^10 and R@10
@@ -37,9 +37,6 @@ NO_LEMMA = -1
 _TEMPERATURE = 0.1  # of cosines, as of synonym targets
 _DRAWS = 4
 
-Rows = Iterable[tuple[int, NDArray[np.floating]]]
-"""The index of a place and the logarithms of the probabilities of all tokens there, shape (V,), in any order; of a
-place with several rows the mean of the metrics counts."""
 Parts = dict[str, tuple[float, float]]  # what one target adds to the numerator and the denominator of each metric
 
 
@@ -168,7 +165,8 @@ class Lexsub(Yardstick):
 
     def __init__(self, task: Task, tokens: Tokens, last: OpenedModel) -> None:
         super().__init__(task, tokens, last)
-        judgements, self._table, self._numbers = read_people(self._file), self._load_table(), dict[str, int]()
+        judgements, self._table = read_people(self._file), self._load_table()
+        self._numbers: dict[str, int] = {}  # of lemmas, the same for every part of speech; new ones come as they come
         self._lemmas = lru_cache(maxsize=4)(self._lemmas_of)
         self.sha256 = judgements.sha256
         placed = places_of(judgements, tokens)
@@ -182,17 +180,14 @@ class Lexsub(Yardstick):
             "token"
         )
 
-    @override
     def is_shown(self, task: str) -> bool:
         return task == SHOWN
 
-    @override
     def shown(self, task: str) -> Mapping[str, Metric]:
         return {
             name: each for name, each in self.metrics.items() if self._table or not name.startswith("recall_at_10_")
         }
 
-    @override
     def score(self, scorer: Scorer) -> dict[str, Scores]:
         names = np.array([place.target.name for place in self.places])
         subsets = {"": np.ones(len(names), dtype=np.bool_)}
@@ -208,7 +203,6 @@ class Lexsub(Yardstick):
                         found[f"lexsub {mode}{end}{subset}"] = Scores(chosen, names[there].tolist())
         return found
 
-    @override
     def controls(self, scorer: Scorer) -> dict[str, dict[str, Scores]]:
         rows = {"cosine": self._cosine(scorer), "chance": self._chance()}
         if self._table is not None:
@@ -219,6 +213,7 @@ class Lexsub(Yardstick):
         return {name: {SHOWN: Scores(ratios, names)} for name, ratios in found.items()}
 
     def _measured(self, rows: Rows) -> dict[str, dict[str, Ratio]]:
+        """The metrics with all candidates, and with those of people; the mean of a place's rows counts."""
         parts: dict[str, list[list[Parts]]] = {end: [[] for _ in self.places] for end in self.gold}
         for index, row in rows:
             lemmas = self._lemmas(self.places[index].target.pos)
@@ -269,7 +264,6 @@ class Lexsub(Yardstick):
         }
 
     def _lemma(self, word: str, pos: str) -> int:
-        """The number of a word's lemma, the same for every part of speech; new ones are given as they come."""
         return self._numbers.setdefault(lemma_of(word, pos), len(self._numbers))
 
     def _lemmas_of(self, pos: str) -> NDArray[np.int64]:
@@ -278,21 +272,22 @@ class Lexsub(Yardstick):
         return np.array([self._lemma(word, pos) if word and is_word else NO_LEMMA for word, is_word in words])
 
     def _gold(self, place: Place, people: bool) -> Gold:
-        target, asked = place.target, dict[int, tuple[int, int]]()
-        own = self._lemma(target.word, target.pos)
+        target, own = place.target, self._lemma(place.target.word, place.target.pos)
+        asked: dict[int, list[Candidate]] = {}
         for candidate in target.candidates:
-            lemma = self._lemma(candidate.word, target.pos)
-            if lemma != own and (candidate.people or not people):
-                votes, total = asked.get(lemma, (0, 0))
-                asked[lemma] = votes + candidate.votes, total + candidate.asked
-        single = [(token, candidate) for token, candidate in place.single if candidate.people or not people]
+            if candidate.people or not people:
+                asked.setdefault(self._lemma(candidate.word, target.pos), []).append(candidate)
+        asked.pop(own, None)
+        single = [(token, each) for token, each in place.single if each.people or not people]
         listed = [] if self._table is None else self._table.synonyms(place.gold).tolist()
         words = filter(None, (self._tokens.vocabulary.words[token] for token in listed))
         return Gold(
             tokens=np.array([token for token, _ in single], dtype=np.int64),
-            votes=np.array([candidate.votes for _, candidate in single], dtype=np.float64),
-            shares=np.array([candidate.share for _, candidate in single], dtype=np.float64),
-            lemma_shares={lemma: votes / total for lemma, (votes, total) in asked.items()},
+            votes=np.array([each.votes for _, each in single], dtype=np.float64),
+            shares=np.array([each.share for _, each in single], dtype=np.float64),
+            lemma_shares={
+                lemma: sum(c.votes for c in each) / sum(c.asked for c in each) for lemma, each in asked.items()
+            },
             own=own,
             listed=frozenset(self._lemma(word, target.pos) for word in words) - {own},
         )
@@ -303,11 +298,12 @@ def _of_model(row: NDArray[np.floating], lemmas: NDArray[np.int64], ranked: NDAr
     order = np.argsort(-row[gold.tokens], kind="stable")
     words = ranked[(ranked != NO_LEMMA) & (ranked != gold.own)]
     judged = words[np.isin(words, list(gold.lemma_shares))]
+    strict, lenient = (list(islice(dict.fromkeys(each.tolist()), CUT)) for each in (words, judged))
     accepted = np.isin(lemmas, list(gold.accepted))
     return {
         "gap": gap_parts(gold.votes[order]),
         "gap_shares": gap_parts(gold.shares[order]),
-        **_of_output(_first_distinct(words), _first_distinct(judged), gold),
+        **_of_output(strict, lenient, gold),
         "probability_accepted": (float(np.exp(row[accepted].astype(np.float64)).sum()), 1.0),
     }
 
@@ -323,12 +319,6 @@ def _of_output(strict: Sequence[int], lenient: Sequence[int], gold: Gold) -> Par
         "recall_at_10_listed": recall_parts(strict, gold.accepted, gold.listed),
         "recall_at_10_others": recall_parts(strict, gold.accepted, gold.accepted - gold.listed),
     }
-
-
-def _first_distinct(lemmas: NDArray[np.int64]) -> list[int]:
-    """The first ten different ones, in order."""
-    distinct, first = np.unique(lemmas, return_index=True)
-    return [int(lemma) for lemma in distinct[np.argsort(first)[:CUT]]]
 
 
 def gap_parts(gains: NDArray[np.float64]) -> tuple[float, float]:

@@ -15,7 +15,6 @@ from typing import ClassVar
 import numpy as np
 from msgspec import Struct, field
 from numpy.typing import NDArray
-from typing_extensions import override
 
 from ..files import parse_json
 from ..results.intervals import Ratio
@@ -68,11 +67,9 @@ class Blimp(Yardstick):
             if line.strip():
                 yield parse_json(line, f"{file}: line {number}", MinimalPair, expected=self.expected)
 
-    @override
     def is_shown(self, task: str) -> bool:
         return task == self.group or len(self.paradigms) <= _MOST_SHOWN
 
-    @override
     def score(self, scorer: Scorer) -> dict[str, Scores]:
         texts = [pair.good for pair in self.pairs] + [pair.bad for pair in self.pairs]
         good, bad = np.split(pseudo_log_likelihoods(scorer, self._tokens, texts), 2)
@@ -95,7 +92,6 @@ class Zorro(Blimp):
     group: ClassVar[str] = "Zorro"
     pattern, expected = "*.txt*", "Zorro's texts, in which a wrong sentence is before each right one"
 
-    @override
     def pairs_of(self, file: Path, content: bytes) -> Iterator[MinimalPair]:
         lines = content.decode(errors="replace").splitlines()
         name = file.name.split(".")[0]

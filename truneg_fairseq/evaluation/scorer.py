@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from typing_extensions import override
 
 from ..corpus_counts import DEFAULT_SHARE, CountsShare, fit_counts_share
 from ..data.indexed import token_counts
@@ -144,20 +143,19 @@ class DataTokens(Tokens):
     def _encoder(self) -> PretrainedVocabulary:
         return PretrainedVocabulary.load(self.folder)
 
-    @override
     @cached_property
     def counts(self) -> NDArray[np.int64] | None:
         return token_counts(self.folder / "train", len(self.vocabulary))
 
-    @override
     def encode_batch(self, texts: Sequence[str]) -> list[NDArray[np.int64]]:
         return self._encoder.encode_batch(texts)
 
-    @override
     def encode_with_offsets(self, text: str) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         return self._encoder.encode_with_offsets(text)
 
 
+Rows = Iterable[tuple[int, NDArray[np.floating]]]
+"""The index of a place and the logarithms of the probabilities of all tokens there, shape (V,), in any order."""
 WINDOW = 80  # tokens of a context, the first and the last included: what every model can read
 
 
@@ -211,8 +209,8 @@ class Scorer:
             chosen[range(len(batch)), [queries[index].position for index in batch]] = True
             yield batch, self._predict(tokens, lengths, chosen).float().log_softmax(-1)
 
-    def rows(self, queries: Sequence[Query]) -> Iterator[tuple[int, NDArray[np.floating]]]:
-        """The same one query after the other: its index, and fp32, shape (V,)."""
+    def rows(self, queries: Sequence[Query]) -> Rows:
+        """The same one query after the other, fp32."""
         with Progress(total=len(queries), desc=self.path.name, unit=" places", leave=False) as bar:
             for batch, found in self.log_probabilities(queries):
                 yield from zip(batch, found.cpu().numpy(), strict=True)
@@ -247,17 +245,17 @@ class Scorer:
     def judge(
         self, objective: Objective, tokens: Tensor, target: Tensor, lengths: Tensor, *, with_layers: bool = False
     ) -> tuple[MaskedPredictions, EncoderPasses]:
-        """What it predicts at masked tokens, judged by an objective, and the passes that this took.
+        """What it predicts at masked tokens, judged as :meth:`.Objective.step` does it, and the passes that this took.
 
         Of the tokens, int64, shape (B, T), those are masked where the target has the original ones and no padding.
         ``lengths`` has the shape (B,). ``with_layers``: hidden states of all layers, also if the objective needs none.
         """
-        objective, tokens, target = objective.to(self._device), tokens.to(self._device), target.to(self._device)
-        lengths, chosen = lengths.to(self._device), target.ne(self.padding)
+        objective.follow(self._device)
+        tokens, target, lengths = (each.to(self._device) for each in (tokens, target, lengths))
+        chosen = target.ne(self.padding)
         logits = self._predict(tokens, lengths, chosen)
         predicted = objective.predict(logits, target, tokens, chosen.reshape(-1).nonzero().squeeze(1))
-        layers = with_layers or "states" in objective.reads
-        passes = self.passes(predicted, lengths, with_layers=layers)
+        passes = self.passes(predicted, lengths, with_layers=with_layers or "states" in objective.reads)
         return objective.judge(predicted, passes), passes
 
     def passes(self, predicted: MaskedPredictions, lengths: Tensor, *, with_layers: bool) -> EncoderPasses:

@@ -15,7 +15,6 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from typing_extensions import override
 
 from truneg_fairseq import register_yardstick
 from truneg_fairseq.errors import TrueNegError
@@ -89,11 +88,9 @@ class OtherWords(Yardstick):
         words = {word for word in re.findall(r"\w+", text) if is_content_word(word)}
         return np.unique([token for word in words if (token := self._tokens.token(word)) >= 0]).astype(np.int64)
 
-    @override
     def score(self, scorer: Scorer) -> dict[str, Scores]:
         return self._scores(scorer, self._others)
 
-    @override
     def controls(self, scorer: Scorer) -> dict[str, dict[str, Scores]]:
         return {"another picture": self._scores(scorer, [*self._others[1:], self._others[0]])}
 

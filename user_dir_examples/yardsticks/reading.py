@@ -13,7 +13,6 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from typing_extensions import override
 
 from truneg_fairseq import register_yardstick
 from truneg_fairseq.errors import TrueNegError
@@ -71,7 +70,6 @@ class Reading(Yardstick):
         self.described = f"reading: {len(self._chosen):,} of {len(rows):,} words, whose word before has a surprisal too"
         self._base = self._of_both(self._column[_FREQUENCY], self._column[_LENGTH])
 
-    @override
     def score(self, scorer: Scorer) -> dict[str, Scores]:
         asked = (
             (index, *each)
@@ -80,7 +78,6 @@ class Reading(Yardstick):
         )
         return self._scores(-scorer.summed(asked, len(self._rows)) / np.log(2))
 
-    @override
     def controls(self, scorer: Scorer) -> dict[str, dict[str, Scores]]:
         return {name: self._scores(self._column[column]) for name, column in CONTROLS.items()}
 

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy import stats
-from typing_extensions import override
 
 from truneg_fairseq import register_yardstick
 from truneg_fairseq.evaluation.models import OpenedModel
@@ -39,12 +38,10 @@ class Similarity(Yardstick):
         self._people = np.array([float(label) for label in pairs.labels])
         self.sha256, self.described = file_digest(self._file), f"{TASK}: {len(self._people):,} pairs"
 
-    @override
     def score(self, scorer: Scorer) -> dict[str, Scores]:
         encoded = self._tokens.encode_batch(self._sentences)
         return self._scores(scorer.mean_states([self._tokens.framed(each[: scorer.longest - 2]) for each in encoded]))
 
-    @override
     def controls(self, scorer: Scorer) -> dict[str, dict[str, Scores]]:
         embeddings, encoded = scorer.embeddings.float().cpu(), self._tokens.encode_batch(self._sentences)
         sums = [embeddings[torch.from_numpy(each[: scorer.longest - 2])].sum(0) for each in encoded]
