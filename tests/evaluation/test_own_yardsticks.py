@@ -18,7 +18,6 @@ from truneg_fairseq.registry import ALTERNATIVES, YARDSTICKS, import_user_dir
 YOURS = REPOSITORY / "user_dir_examples" / "yardsticks"
 import_user_dir(YOURS)
 predicted = sys.modules["yardsticks.reading"].predicted
-pseudo_values = sys.modules["yardsticks.similarity"].pseudo_values
 
 
 @pytest.mark.parametrize("command", ["explain the", "synonyms judge --judgements FILE"])
@@ -99,17 +98,6 @@ def test_similarities_are_those_of_single_sentences(bert, other, theirs, tmp_pat
     path.write_text("index\tsentence1\tsentence2\n0\tthe car\tthe film\n")
     with pytest.raises(SystemExit, match=r"dev\.tsv: line 1 has no column 'score'"):
         evaluated(*command)
-
-
-def test_the_jackknife_has_the_correlation_and_its_noise():
-    random = np.random.default_rng(1)
-    people = random.integers(0, 6, 400) / 1.0
-    cosines = people + random.normal(0, 3, 400)
-    values = pseudo_values(people, cosines)
-    assert values.mean() == pytest.approx(spearmanr(people, cosines).statistic)
-    drawn = [random.integers(400, size=400) for _ in range(1000)]
-    of_resamples = np.std([spearmanr(people[chosen], cosines[chosen]).statistic for chosen in drawn])
-    assert values.std() / 20 == pytest.approx(of_resamples, rel=0.1)
 
 
 @pytest.fixture(scope="module")
