@@ -141,6 +141,8 @@ def test_a_causal_model_reads_from_left_to_right(file, tmp_path, capsys):
     pairs.write_text('{"sentence_good": "a b", "sentence_bad": "b a", "UID": "order"}')
     with pytest.raises(SystemExit, match="its tokenizer has no mask; expected a masked LM"):
         evaluated([folder], [f"blimp={pairs}"])
+    with pytest.raises(SystemExit, match="--task cloze: found 2 files, expected one"):
+        evaluated([folder], [f"cloze={file}"] * 2)
 
 
 def test_cloze_answers_can_judge_detectors(file):

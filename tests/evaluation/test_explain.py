@@ -14,6 +14,7 @@ from transformers import pipeline
 
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.evaluation.explain import Explainer
+from truneg_fairseq.evaluation.held_out import exclusions, flaw_of
 from truneg_fairseq.evaluation.models import OpeningOptions
 
 TEXT = "The primary car walks to main, <script>."
@@ -54,6 +55,19 @@ def test_every_word_is_masked_in_turn(converted, bert, tmp_path, capsys):
     assert "&lt;script&gt;" in html
 
 
+def test_a_folder_of_hugging_face_is_explained_as_the_checkpoint(converted, bert, tmp_path):
+    model, data = converted
+    text, detector = "The big car walked , xyz to the table .", ("--detector", "table+embedding+context")
+    ours, theirs = (explained(text, each, data, tmp_path, *detector) for each in (model, bert))
+    assert ours.keys() == theirs.keys() == {*"The big car walked , to the table .".split()}
+    named = {"<s>": "[CLS]", "<pad>": "[PAD]", "</s>": "[SEP]", "<unk>": "[UNK]", "<mask>": "[MASK]"}
+    for one, other in zip(ours.values(), theirs.values(), strict=True):
+        for name in ("gold_probability", "prediction_probability", "scores"):
+            assert one[name] == pytest.approx(other[name], abs=1e-4)
+        assert named.get(one["prediction"], one["prediction"]) == other["prediction"]
+        assert (one["verdict"], sorted(one["synonyms"])) == (other["verdict"], sorted(other["synonyms"]))
+
+
 def test_the_verdict_is_the_tables_and_the_detectors(converted, tmp_path):
     words = ("car", "film", "child", "quick", "table")
     plain = explained(" ".join(words), *converted, tmp_path)
@@ -71,6 +85,18 @@ def test_the_verdict_is_the_tables_and_the_detectors(converted, tmp_path):
     assert verdict(*table) == ("false negative", f"{prediction!r} is among the 2 synonyms of {word!r} (test)")
     for detector in ("table+embedding", "embedding"):
         assert verdict(*table, "--detector", detector) == ("true negative", f"judged unacceptable ({detector})")
+
+
+def test_forms_of_a_word_opposites_and_pieces_are_no_false_negatives(tokens):
+    excluded, vocabulary = exclusions(tokens), tokens.vocabulary.words
+    comma = tokens.vocabulary.symbols.index(",")
+    for word, other, line in (
+        ("car", tokens.token("auto"), ""),
+        ("walked", tokens.token("walk"), "'walk' is another form of the same word, or its opposite"),
+        ("large", tokens.token("small"), "'small' is another form of the same word, or its opposite"),
+        ("car", comma, "not a word for another word"),
+    ):
+        assert flaw_of(tokens.token(word), other, tokens, excluded) == line, (word, vocabulary[other])
 
 
 def test_the_table_of_the_training_is_used(converted, tmp_path):
