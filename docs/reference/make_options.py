@@ -6,6 +6,7 @@ Every option of the criterions, of transformers' arguments and of the commands, 
 from __future__ import annotations
 
 import inspect
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -45,21 +46,36 @@ def _criterions() -> Iterator[str]:
     first: list[str] = []
     for name in CRITERIONS:
         rows = list(_rows(CRITERION_DATACLASS_REGISTRY[name]))
-        has_all = bool(first) and set(first) <= set(rows)
-        said = f"Beside those of `{CRITERIONS[0]}`:" if has_all else ""
-        yield from _section(f"--criterion {name}", said, [row for row in rows if not (has_all and row in first)])
+        shared = [row for row in rows if row in first]
+        named = "all its options" if len(shared) == len(first) else _flags(shared)
+        said = f"As `{CRITERIONS[0]}`: {named}." if shared else ""
+        yield from _section(f"--criterion {name}", said, [row for row in rows if row not in first])
         first = first or rows
 
 
 def _commands() -> Iterator[str]:
-    """A section for each command, under the shorter of its names."""
+    """A section for what several commands have, then one for each command, under the shorter of its names."""
     shortest: dict[Any, str] = {}
     for path, command in _named("truneg", COMMANDS):
         shortest[command] = min(shortest.get(command, path), path, key=lambda name: name.count(" "))
+    rows_of = {command: list(_rows(_options(command))) for command in shortest}
+    times = Counter(row for rows in rows_of.values() for row in rows)
+    shared = [row for row, count in times.items() if count > 1]
+    yield from _section("Options of several commands", "", shared, code=False)
     for command, path in shortest.items():
-        (parameter,) = inspect.signature(command).parameters
         said = inspect.cleandoc(command.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
-        yield from _section(path, said, list(_rows(get_type_hints(command)[parameter])))
+        also = [row for row in rows_of[command] if row in shared]
+        said = f"{said} Also {_flags(also)} (above).".lstrip() if also else said
+        yield from _section(path, said, [row for row in rows_of[command] if row not in shared])
+
+
+def _options(command: Any) -> Any:
+    (parameter,) = inspect.signature(command).parameters
+    return get_type_hints(command)[parameter]
+
+
+def _flags(rows: list[str]) -> str:
+    return ", ".join(row.split(" | ")[0].removeprefix("| ") for row in rows)
 
 
 def _named(path: str, commands: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -70,8 +86,8 @@ def _named(path: str, commands: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield f"{path} {name}", command
 
 
-def _section(title: str, said: str, rows: list[str]) -> Iterator[str]:
-    yield f"## `{title}`\n"
+def _section(title: str, said: str, rows: list[str], *, code: bool = True) -> Iterator[str]:
+    yield f"## `{title}`\n" if code else f"## {title}\n"
     yield from [f"{said}\n"] if said else []
     yield from ["| option | default | range | |", "|---|---|---|---|", *rows, ""] if rows else []
 
