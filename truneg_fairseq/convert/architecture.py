@@ -102,8 +102,11 @@ def config_of(checkpoint: Checkpoint, stack: str = "encoder") -> ModelConfig:
     path, words = checkpoint.path, checkpoint.state.get("encoder.sentence_encoder.embed_tokens.weight")
     name = str(checkpoint.model.get("arch") or checkpoint.model.get("_name"))
     family = ARCH_MODEL_NAME_REGISTRY.get(name)
-    if family not in FAMILIES or words is None:
-        raise TrueNegError(f"{path}: its architecture is {name!r}; expected one of {', '.join(FAMILIES)}")
+    if family not in FAMILIES or words is None:  # which fairseq's first RoBERTas have by another name
+        raise TrueNegError(
+            f"{path}: its architecture is {name!r}, or of an old version of fairseq; expected one of "
+            f"{', '.join(FAMILIES)}; the models of fairseq's authors are on the hub, as hub:FacebookAI/roberta-base"
+        )
     full = complete({**checkpoint.model, "_name": name})
     if stack == "generator":
         full |= {argument: full[_of_generator(argument)] for argument, _ in map(_NAMES.__getitem__, _SIZES)}

@@ -23,8 +23,6 @@ _SAME_VOCABULARY = (
     "prepare the data with the model's dictionary and tokenizer; if only the order of the tokens differs, "
     "'truneg convert CKPT.pt DIR' and then 'truneg convert DIR NEW.pt --data DATA-BIN' move the weights"
 )
-# In the RoBERTa models that fairseq's authors released.
-_EARLY = "decoder.sentence_encoder."
 # What a model is as large as. No layer is without tensors.
 _SIZES = re.compile(
     r"(encoder|decoder|generator)_(layers|embed_dim|ffn_embed_dim|attention_heads)|embedding_dim"
@@ -69,8 +67,6 @@ def read_checkpoint(path: Path) -> Checkpoint:
             raise ValueError(fault)
     except Exception as error:  # other files fail to unpickle in many ways
         raise TrueNegError(f"{path}: {unreadable(error)}; expected a fairseq checkpoint") from None
-    if any(name.startswith(_EARLY) for name in state):
-        state = _renamed(state)
     old = _arguments(content.get("args"))
     task, criterion = (_arguments(config.get(part)) or old for part in ("task", "criterion"))
     started = _arguments(config.get("checkpoint")).get("finetune_from_model") or old.get("finetune_from_model")
@@ -162,21 +158,6 @@ def _fault(state: Mapping[Any, Any], model: Mapping[Any, Any]) -> str | None:
             found = f"{type(value).__name__} {str(value)[:80]}, of a model with {len(state)} tensors"
             return f"its argument {str(name)[:80]} is {found}"
     return None
-
-
-def _renamed(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors of an early RoBERTa as fairseq names them today; it does so where it loads one."""
-    found: dict[str, Tensor] = {}
-    for early, tensor in state.items():
-        name = early.replace("decoder.", "encoder.", 1).replace(".emb_layer_norm.", ".layernorm_embedding.")
-        module, joined, kind = name.partition("in_proj_")
-        if joined:
-            found |= {
-                f"{module}{letter}_proj.{kind}": part for letter, part in zip("qkv", tensor.chunk(3), strict=True)
-            }
-        else:
-            found[name] = tensor
-    return found
 
 
 def _arguments(arguments: Any) -> dict[str, Any]:
