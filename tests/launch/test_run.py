@@ -103,14 +103,6 @@ def test_a_second_command_leaves_the_settings_of_the_first(tmp_path, monkeypatch
         train(tmp_path, lr=1e-4)
 
 
-def test_settings_are_not_written_while_another_process_trains(tmp_path, monkeypatch):
-    monkeypatch.setattr(runs, "_ORPHAN_SECONDS", 0.2)
-    monkeypatch.setattr(runs, "is_held", lambda folder: folder == tmp_path)
-    with pytest.raises(TrueNegError, match="another process trains there"):
-        train(tmp_path)
-    assert not (tmp_path / "settings.json").exists()
-
-
 def test_the_command_has_the_precision(tmp_path):
     by_fairseq = 'fairseq-train --user-dir "$(truneg user-dir)" --num-workers 0 data --lr'
     commands = {precision: tiny(tmp_path, precision=precision).command for precision in PRECISIONS}

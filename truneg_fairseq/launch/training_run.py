@@ -6,14 +6,12 @@ import abc
 import re
 import shlex
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..errors import TrueNegError, refuse
-from ..fairseq_runs.folder import is_held
 from ..fairseq_runs.saving import LAST, read_lazily
 from ..fairseq_runs.stopping import EXIT_DIVERGED, EXIT_STOPPED
 from ..files import hold_lock, read_json, replacing_file, require_same, write_json
@@ -28,7 +26,6 @@ _LIST = r"[\w.+:=-]+(?:, ?[\w.+:=-]+)*,?"
 _VALUE = re.compile(rf"|{_LIST}|\({_LIST}\)|\[{_LIST}\]|/[^$\\\x00-\x1f]*")
 _FLAG = re.compile(r"--\w[\w-]*")
 _MADE = ("checkpoint*.pt", "model*.pt", FINISHED_NAME)
-_ORPHAN_SECONDS = 3.0  # in which the training of a command that was killed has ended
 
 
 class Diverged(TrueNegError):
@@ -101,13 +98,6 @@ class TrainingRun(abc.ABC):
         self.folder.mkdir(parents=True, exist_ok=True)
         # From its settings to its end: before it has saved anything, another command's settings would replace them.
         with hold_lock(self.folder / ".command.lock", f"{self.folder}: another command trains there"):
-            deadline = time.monotonic() + _ORPHAN_SECONDS  # the training of a killed command may still save
-            while is_held(self.folder):
-                if time.monotonic() > deadline:
-                    raise TrueNegError(
-                        f"{self.folder}: another process trains there; wait for its end, or end it and start again"
-                    )
-                time.sleep(0.1)
             check_settings(self.folder, self.settings)
             write_json(self.folder / SETTINGS_NAME, self.settings)
             if self.weights is None:
