@@ -9,6 +9,8 @@ import signal
 import pytest
 import torch
 from support.cli_runs import (
+    EVERYTHING,
+    RATES,
     assert_one_line,
     content,
     hydra,
@@ -24,19 +26,14 @@ from truneg_fairseq.fairseq_runs.stopping import EXIT_STOPPED
 from truneg_fairseq.optim import electra_linear
 
 
-@pytest.mark.parametrize("criterion", ["masked_lm_hc", "masked_lm_sr_word", "masked_lm_sr_sent", "masked_lm_true_neg"])
-def test_each_criterion_trains_validates_and_logs(criterion, data_bin, tmp_path):
-    table = ("--tokenization", "wordpiece") if criterion == "masked_lm_hc" else ()
-    result = run_command(training(data_bin, tmp_path, "--criterion", criterion, "--max-update", 6, *table))
-    rates = {"loss", "ppl", "objective", "accuracy"}
-    rates |= {"masked_lm_hc": {"hc_pred", "hc_iter"}, "masked_lm_sr_word": {"sr"}, "masked_lm_sr_sent": {"kl"}}.get(
-        criterion, set()
-    )
+def test_every_objective_trains_validates_and_logs(data_bin, tmp_path):
+    """One by one with hydra, in tests/cli/test_electra.py."""
+    result = run_command(training(data_bin, tmp_path, *EVERYTHING, "--max-update", 6))
     steps, valid = logged(result.stdout, "train_inner"), logged(result.stdout, "valid")
     assert len(steps) == 6
     assert all(math.isfinite(float(value)) for step in steps for value in step.values())
-    assert rates <= steps[-1].keys()
-    assert {f"valid_{rate}" for rate in rates} <= valid[-1].keys()
+    assert {*RATES} <= steps[-1].keys()
+    assert {f"valid_{rate}" for rate in RATES} <= valid[-1].keys()
     assert (tmp_path / "checkpoint_best.pt").exists()
 
 

@@ -55,7 +55,9 @@ cli_main()
 @pytest.mark.parametrize(
     "stops",
     [
-        pytest.param([("train_step", 8), ("valid_step", 8)], id="before and in a validation"),
+        pytest.param(
+            [("train_step", 3), ("train_step", 8), ("valid_step", 8)], id="before a line, before a validation, in it"
+        ),
         pytest.param(
             # a line of the log is due; nothing is; a validation; in the validation; the end of an epoch; of the run
             [("train_step", at) for at in (3, 5, 8)]
