@@ -74,13 +74,13 @@ def test_a_script_is_a_step(name, capsys, monkeypatch):
     assert "--output" in of_script
 
 
-def end_of(monkeypatch, error: BaseException, *arguments: str) -> object:
+def end_of(monkeypatch, error: BaseException, *words: str) -> object:
     def fail(options: NoOptions) -> None:
         raise error
 
     monkeypatch.setitem(COMMANDS, "fail", fail)
     with pytest.raises(SystemExit) as caught:
-        main([*arguments, "fail"])
+        main(words or ["fail"])
     return caught.value.code
 
 
@@ -91,8 +91,9 @@ def test_unforeseen_errors_are_one_line_without_traceback(monkeypatch, capsys):
         "where it arose"
     )
     assert "Traceback" not in capsys.readouterr().err
-    end_of(monkeypatch, IndexError("x"), "--traceback")
-    assert "Traceback" in capsys.readouterr().err
+    for words in (("--traceback", "fail"), ("fail", "--traceback")):
+        end_of(monkeypatch, IndexError("x"), *words)
+        assert "Traceback" in capsys.readouterr().err
     denied = OSError(errno.EACCES, os.strerror(errno.EACCES), "a/b")
     assert end_of(monkeypatch, denied) == "truneg_fairseq: error: a/b: Permission denied"
     assert end_of(monkeypatch, KeyboardInterrupt()) == 130
@@ -102,7 +103,7 @@ def test_unforeseen_errors_are_one_line_without_traceback(monkeypatch, capsys):
     "command",
     [
         "compare F.svg --picture F.svg",
-        "compare name=F.svg --json F.svg --html F.svg",
+        "compare name=F.svg --html F.svg",
         "evaluate none.pt --task cloze=F.svg --html F.svg",
         "explain --checkpoint c.pt --data . --file F.svg --json F.svg",
         "explain --checkpoint c.pt --data . --synonym-table F.svg --json ./F.svg",

@@ -211,18 +211,6 @@ def test_latex_and_markdown(capsys, tmp_path):
     assert any(r"c\|d" in line for line in markdown)
 
 
-def test_losses_are_shown_in_bits_and_rates_in_percent(capsys, tmp_path):
-    runs = [
-        result(model, "held-out text", seed, bits=6.0 + seed / part, ece=0.02)
-        for model, part in (("baseline", 100), ("hc", 90))
-        for seed in (1, 2, 3)
-    ]
-    out = run(capsys, write(tmp_path / "r.jsonl", runs))
-    assert re.search(r"baseline +6\.020 ±0\.010 +2\.00 ±0\.00", out)
-    assert re.search(r"bits ↓: hc +\+0\.002 +\[-0\.001, \+0\.005\] +3 +not significant", out)
-    assert "ECE the calibration error" in out
-
-
 def test_intervals_can_be_corrected_for_the_number_of_models(capsys, tmp_path):
     """Bonferroni: with 5 models the interval of each is that of 99 %."""
     rng = np.random.default_rng(1)

@@ -315,7 +315,7 @@ def test_a_browser_cuts_no_text_of_the_pictures_and_of_a_page(font, width, tmp_p
         )
         for seed in (1, 2, 3)
     ]
-    page = report_page(Comparison(lines))
+    page = report_page(Comparison(lines), title="Comparison")
     titles = [chart.title for section in page.sections for chart in section.charts]
     assert len(titles) == len(set(titles)) == 2
     listed = "part work go use office run role serve purpose map operate occasion".split()

@@ -63,7 +63,7 @@ def compare(options: CompareOptions) -> None:
             with replacing_text(picture) as stream:
                 stream.write(stacked("", charts).file())
     if html is not None:
-        report_page(comparison, runs).write(html)
+        report_page(comparison, runs, title="Pre-training runs" if runs else "Comparison").write(html)
         say(f"wrote {html}; next: open it in a browser")
     elif options.format == "terminal":  # the others are for a document
         say(f"next: truneg compare {' '.join(options.results)} --html page.html")

@@ -42,7 +42,7 @@ def report_page(
     comparison: Comparison | None,
     runs: Sequence[Run] = (),
     *,
-    title: str = "Pre-training runs",
+    title: str,
     verdict: Sequence[str] = (),
     examples: Mapping[str, Sequence[Example]] = MappingProxyType({}),
 ) -> Page:
