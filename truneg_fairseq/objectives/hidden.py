@@ -29,26 +29,6 @@ class Hidden(NamedTuple):
     bias: Tensor | None = None  # shape (V,)
 
 
-class Blocks(NamedTuple):
-    """The cross-entropy of N positions."""
-
-    total: Tensor  # scalar with gradient: the sum of coefficient * keep * loss
-    plain: Tensor  # shape (N,), without gradient: that of the gold word, at temperature 1
-    prediction: Tensor  # int64, shape (N,)
-
-
-class _Settings(NamedTuple):
-    """What a pass over the blocks is told besides the tensors with a gradient."""
-
-    target: Target
-    coefficient: Tensor  # shape (N,)
-    keep: Callable[[slice, Tensor], Tensor | None] | None  # of a block's rows and predictions: factors, shape (n,)
-    temperature: float
-    allowed: Tensor | None  # bool, shape (V,)
-    rows: int  # of a block
-    kind: torch.dtype  # of the logits
-
-
 def cross_entropy_of_hidden(
     hidden: Tensor,
     weight: Tensor,
@@ -59,7 +39,7 @@ def cross_entropy_of_hidden(
     keep: Callable[[slice, Tensor], Tensor | None] | None = None,
     temperature: float = 1.0,
     allowed: Tensor | None = None,
-) -> Blocks:
+) -> tuple[Tensor, Tensor, Tensor]:
     """The cross-entropy of ``hidden @ weight.T + bias``, of which there are never more than a block of rows.
 
     Products have the type of the inputs, or of the autocast that is on; the rest is in fp32 (float64 of float64), as
@@ -74,6 +54,10 @@ def cross_entropy_of_hidden(
         keep: another factor, which may depend on the predictions: of a block's rows and their predictions, shape (n,).
         temperature: of the softmax.
         allowed: bool, shape (V,), the words that may be predicted, and that a uniform target is divided among.
+
+    Returns:
+        The sum of coefficient * keep * loss, with gradient; and of each position, shape (N,), without gradient, the
+        loss of the gold word at temperature 1, and the prediction, int64.
     """
     if type(weight).__name__ == "DTensor":
         raise TrueNegError("of_hidden: the weight is a shard (DTensor); expected a call inside the model's forward")
@@ -81,9 +65,10 @@ def cross_entropy_of_hidden(
     if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
         kind = torch.get_autocast_dtype(device)
     rows = max(1, min(max(_FEWEST, _ENTRIES // len(weight)), len(hidden)))
-    settings = _Settings(target, coefficient, keep, temperature, allowed, rows, kind)
+    settings = target, coefficient, keep, temperature, allowed, rows, kind, torch.is_grad_enabled()
     with full_precision(hidden.device):
-        return Blocks(*_CrossEntropy.apply(hidden, weight, bias, settings, torch.is_grad_enabled()))
+        made: tuple[Tensor, Tensor, Tensor] = _CrossEntropy.apply(hidden, weight, bias, *settings)
+        return made
 
 
 class _CrossEntropy(torch.autograd.Function):
@@ -91,9 +76,19 @@ class _CrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(  # noqa: PLR0917  (torch passes by position)
-        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, settings: _Settings, trains: bool
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        target: Target,
+        coefficient: Tensor,
+        keep: Callable[[slice, Tensor], Tensor | None] | None,
+        temperature: float,
+        allowed: Tensor | None,
+        rows: int,
+        kind: torch.dtype,
+        trains: bool,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        target, coefficient, keep, temperature, allowed, rows, kind = settings
         inputs, wide = (hidden, weight, bias), accumulated(kind)
         states, matrix, shift = (None if each is None else each.to(kind) for each in inputs)
         assert states is not None and matrix is not None
@@ -142,7 +137,7 @@ class _CrossEntropy(torch.autograd.Function):
             raise TrueNegError("of_hidden: a second backward pass through one loss; expected a new loss")
         made, ctx.made = ctx.made, None
         kinds = zip(made, ctx.kinds, strict=True)
-        return *(None if each is None else each.mul_(gradient).to(kind) for each, kind in kinds), None, None
+        return *(None if each is None else each.mul_(gradient).to(kind) for each, kind in kinds), *[None] * 8
 
 
 def _add_gradients(

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, distributed, nn
 
 from ..errors import TrueNegError, refuse
+from ..vocabulary import WordBoundaries
 from .build import Setting, setting_of_dictionary, setting_of_symbols, setting_of_tokenizer
 from .call import Batch, Watch, check_labels, expect, lay_out, logits_of, passed_on, target_of
 from .false_negatives import FalseNegatives
@@ -33,8 +34,6 @@ from .passes import (
 from .soft_targets import SoftTargets, Target, accumulated
 
 logger = logging.getLogger(__name__)
-
-_MAY_BE_OVERRIDDEN = ("soft_targets", "find", "judge", "step", "loss", "cross_entropy")
 
 
 class TrueNegativeLoss(Objective):
@@ -206,8 +205,8 @@ class TrueNegativeLoss(Objective):
         """Whether states do not do: what a user adds or overrides may look at the logits."""
         parts = (*self.sources, *(term for _, _, term in self._terms))
         own = any(not type(part).__module__.startswith("truneg_fairseq.") for part in parts)
-        own |= any(getattr(type(self), name) is not getattr(Objective, name) for name in ("loss", "cross_entropy"))
-        return own or any(name == "sr-word" and self.options.sr_word_form == "expected" for name, _, _ in self._terms)
+        expected = self.options.sr_word_form == "expected" and any(name == "sr-word" for name, _, _ in self._terms)
+        return own or expected or self._overrides("loss", "cross_entropy")
 
     def step_of_hidden(
         self,
@@ -233,17 +232,19 @@ class TrueNegativeLoss(Objective):
                 part = part._replace(**false_negatives._asdict())
             return self.keep(part)
 
-        judged, in_blocks = predicted, self.detector is not None and not self._judges_at_once
-        if not in_blocks:
-            plain = None
-            if self._judges_at_once:
-                with torch.no_grad():
-                    _, plain, prediction = cross_entropy_of_hidden(*hidden, target, counted, **settings)
-                judged = predicted._replace(prediction=prediction)
-                passes = passes.of(judged)
-                judged = self.judge(judged, passes)
+        judged, factors, in_blocks = predicted, None, False
+        if self._judges_at_once:
+            with torch.no_grad():
+                _, plain, prediction = cross_entropy_of_hidden(*hidden, target, counted, **settings)
+            judged = predicted._replace(prediction=prediction)
+            passes = passes.of(judged)
+            judged = self.judge(judged, passes)
             factors = self.keep(judged, plain)
-            counted = counted if factors is None else counted * factors
+        elif self.detector is None:
+            factors = self.keep(predicted)
+        else:
+            in_blocks = True
+        counted = counted if factors is None else counted * factors
         settings["keep"] = keep if in_blocks else None
         total, plain, prediction = cross_entropy_of_hidden(*hidden, target, counted, **settings)
         judged = judged._replace(prediction=prediction, **(FalseNegatives.joined(found)._asdict() if found else {}))
@@ -254,11 +255,13 @@ class TrueNegativeLoss(Objective):
     @property
     def _judges_at_once(self) -> bool:
         """Whether all predictions have to be known before one is judged."""
-        if self.options.loss_truncation:
+        if self.options.loss_truncation or self._overrides("find", "judge"):
             return True
-        own = type(self).find is not Objective.find or type(self).judge is not Objective.judge
         looks = self.detector is not None and any(source.reads for source in self.detector.sources)
-        return own or looks or (self.detector is not None and torch.compiler.is_compiling())
+        return looks or (self.detector is not None and torch.compiler.is_compiling())
+
+    def _overrides(self, *methods: str) -> bool:
+        return any(getattr(type(self), name) is not getattr(Objective, name) for name in methods)
 
     @property
     def _by_position(self) -> str:
@@ -281,12 +284,12 @@ class TrueNegativeLoss(Objective):
         self.follow(labels.device)
         checks, size = labels.device.type == "cpu" and not torch.compiler.is_compiling(), shape[-1]
         needs_sentences = "sentence" in self.reads
-        reads_sentences = needs_sentences or self.boundaries is not None or positions is not None
+        reads_sentences = needs_sentences or self.known is not None or positions is not None
         if input_ids is None and self._watch is not None and reads_sentences:
             input_ids = self._watch.inputs.get("input_ids")
         if input_ids is None and needs_sentences:
             raise self._lack("input_ids")
-        known = size if self.continues is None else len(self.continues)
+        known = size if self.known is None else self.known
         expect(size >= known, "logits of {} tokens, expected {}, the tokenizer's", size, known)
         words = size if self.allowed is None else len(self.allowed)
         expect(size == words, "{} words with logits of {}; expected as many", words, size, of="allowed: found ")
@@ -330,10 +333,9 @@ class TrueNegativeLoss(Objective):
             mask = seen.get("attention_mask") if attention_mask is None else attention_mask
             if mask is not None and mask.shape == predicted.original.shape:
                 predicted = predicted._replace(real=mask.ne(0))
-        if not batch.is_known and self.continues is not None and self.boundaries is not None:
-            known = predicted.gold.lt(len(self.continues))
-            alone = self.boundaries.whole_alone(predicted.gold.where(known, 0)) & known
-            predicted = predicted._replace(whole_word=alone)
+        if not batch.is_known and self.known is not None:
+            alone = WordBoundaries(self.continues, self.unfinished).whole_alone(predicted.gold.clamp(max=self.known))
+            predicted = predicted._replace(whole_word=alone & predicted.gold.lt(self.known))
         if predicted.whole_word is not None:  # of two rows of one place the one with a label counts
             predicted = predicted._replace(whole_word=predicted.whole_word & batch.counted)
         return predicted._replace(
@@ -415,8 +417,8 @@ class TrueNegativeLoss(Objective):
         options = self.options
         weights = options.loss_truncation, self.label_smoothing, self._terms
         changed = any(weights) or options.softmax_temperature != 1.0 or bool(self._soft)
-        own = [getattr(type(self), name) is not getattr(Objective, name) for name in _MAY_BE_OVERRIDDEN]
-        return not changed and not any(own) and self.detector is None
+        own = self._overrides("soft_targets", "find", "judge", "step", "loss", "cross_entropy")
+        return not changed and not own and self.detector is None
 
     def _plain(self, rows: Tensor, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """Cross-entropy, a sum or shape (N,), and its counts; fp32 also of logits of 16 bits, whose own is rounded."""

@@ -95,9 +95,12 @@ class Objective(nn.Module):
         self._terms = tuple((name, weight, terms[name]) for name, weight in weights.items())
         self.detector = _detector(options, setting, made) if options.finds_false_negatives or only_logs else None
         looks_at_words = self.detector is not None or any(source.whole_words for source in made.values())
-        continues, unfinished = setting.boundaries if looks_at_words else (None, None)
-        self.register_buffer("continues", continues, persistent=False)
-        self.register_buffer("unfinished", unfinished, persistent=False)
+        self.known = len(setting.words) if looks_at_words else None
+        """The number of the vocabulary's tokens (a model may have more rows); None where nothing looks at words."""
+        boundaries = setting.boundaries if looks_at_words else (None, None)
+        for name, marks in zip(WordBoundaries._fields, boundaries, strict=True):
+            # The last one is for tokens that the vocabulary does not have.
+            self.register_buffer(name, None if marks is None else F.pad(marks, (0, 1)), persistent=False)
         self.register_buffer("_progress", torch.zeros(()), persistent=False)
         self.reads = frozenset().union(*(each.reads for each in (*made.values(), *terms.values())))
         self.table = setting.table if TABLE in made else None
@@ -124,11 +127,6 @@ class Objective(nn.Module):
         if any(buffer.device != device for buffer in self.buffers()):
             self.to(device)
 
-    @property
-    def boundaries(self) -> WordBoundaries | None:
-        """Which tokens continue words; None where nothing looks at words."""
-        return None if self.continues is None else WordBoundaries(self.continues, self.unfinished)
-
     def predict(
         self, logits: Tensor, labels: Tensor, tokens: Tensor, positions: Tensor, ignored: int | None = None
     ) -> MaskedPredictions:
@@ -144,7 +142,11 @@ class Objective(nn.Module):
         masked = labels.ne(self.padding if ignored is None else ignored)
         original = torch.where(masked, labels, tokens)
         gold, counted = original.reshape(-1)[positions], masked.reshape(-1)[positions]
-        whole = self._whole(original).reshape(-1)[positions] & counted if self.boundaries else None
+        whole = None
+        if self.known is not None:
+            words = original.clamp(max=self.known)
+            whole = WordBoundaries(self.continues, self.unfinished).whole(words) if words.numel() else words.bool()
+            whole = (whole & original.lt(self.known)).reshape(-1)[positions] & counted
         return MaskedPredictions(logits, original, positions, gold, self.most_likely(logits), counted, whole)
 
     def real(self, predicted: MaskedPredictions) -> Tensor:
@@ -162,15 +164,6 @@ class Objective(nn.Module):
         if self.allowed is not None:
             soft = [each.among(self.allowed) for each in soft]
         return [*soft, *judged.given]
-
-    def _whole(self, original: Tensor) -> Tensor:
-        """Which tokens are whole words, bool, shape (B, T); those that the vocabulary does not have are none."""
-        assert self.continues is not None
-        if not original.numel():
-            return original.bool()
-        size, marks = len(self.continues), (self.continues, self.unfinished)
-        boundaries = WordBoundaries(*(None if each is None else F.pad(each, (0, 1)) for each in marks))
-        return boundaries.whole(original.clamp(max=size)) & original.lt(size)
 
     def step(
         self,
@@ -290,8 +283,8 @@ class Objective(nn.Module):
             size = judged.logits.size(-1)
             soft.append(SoftTargets(judged.counted.float() * (share * size / (size - 1))))
         known = judged  # to sources that look at words, which a model's further rows are not
-        if self.continues is not None:
-            known = judged._replace(gold=judged.gold.clamp(max=len(self.continues) - 1))
+        if self.known is not None:
+            known = judged._replace(gold=judged.gold.clamp(max=self.known - 1))
         for (name, start, end), source in self._soft:
             part = start if start == end else start + (end - start) * self._progress
             batch = known if source.whole_words else judged
