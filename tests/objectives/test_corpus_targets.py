@@ -18,9 +18,7 @@ SYMBOLS = [*"abcdefghi"]
 
 
 def targets_of(text: list[int], discount: float = 0.6, most: int = 64) -> CorpusTargets:
-    counts = count_tokens([np.array(text, dtype=np.int64)], SYMBOLS, discount=discount, most=most)
-    counted = [tuple(map(torch.from_numpy, (part.keys, part.counts))) for part in (counts.pairs, counts.triples)]
-    return CorpusTargets(torch.from_numpy(counts.words), *counted, discount=discount, most=most)
+    return CorpusTargets(count_tokens([np.array(text, dtype=np.int64)], SYMBOLS, discount=discount, most=most))
 
 
 def most_frequent(counted: Counter, most: int) -> list[int]:

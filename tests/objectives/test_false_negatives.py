@@ -58,7 +58,7 @@ def test_a_detector_equals_a_loop_over_positions(features, threshold, seed):
     model = None if alone else AcceptanceModel(coefficients, 0.3)
     setting = setting_of(TrueNegativeOptions(), table, blocked, vocabulary_of(WORDS))
     sources = {name: ALTERNATIVES.look_up(name, "")(setting) for name in sorted(features)}
-    never = TokenLists.of(setting.exclusions)
+    never = TokenLists(setting.exclusions.pair_keys, WORDS)
     detector = Detector(sources, threshold, WORDS, model, eligible=eligible, blocked=never)
     found = detector.find(judged, judged.prediction, passes)
 

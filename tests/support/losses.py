@@ -68,11 +68,7 @@ def loss_of(name: str, **others: Any) -> TrueNegativeLoss:
     words = range(WORDS - 4)
     setting = setting_of(options, [(4 + word, 4 + (word + step) % len(words)) for word in words for step in (1, 2, 5)])
     text = np.random.default_rng(1).integers(4, WORDS, 400)
-    counts = count_tokens([text], [str(word) for word in range(WORDS)], discount=0.6, most=8)
-    pairs, triples = (
-        (torch.from_numpy(part.keys), torch.from_numpy(part.counts)) for part in (counts.pairs, counts.triples)
-    )
-    vars(setting)["corpus"] = CorpusTargets(torch.from_numpy(counts.words), pairs, triples, discount=0.6, most=8)
+    vars(setting)["corpus"] = CorpusTargets(count_tokens([text], [str(word) for word in range(WORDS)], most=8))
     return TrueNegativeLoss(options, setting, **others)
 
 

@@ -112,7 +112,7 @@ class Table(Alternatives):
 
     def __init__(self, setting: Setting) -> None:
         super().__init__()
-        self.lists = TokenLists.of(setting.table)
+        self.lists = TokenLists(setting.table.pair_keys, setting.table.vocabulary_size)
         self.register_buffer("grades", None if setting.grades is None else F.pad(setting.grades, (0, 1)))
 
     def words(self, batch: MaskedPredictions, model: EncoderPasses) -> Words:

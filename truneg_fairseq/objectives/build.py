@@ -139,10 +139,7 @@ def read_corpus_targets(path: Path, symbols: Sequence[str]) -> CorpusTargets:
 
     counts = CorpusCounts.load(path, symbols)
     logger.info("corpus counts %s: %s; discount %g", path, counts.summary, counts.discount)
-    pairs, triples = (
-        (torch.from_numpy(counted.keys), torch.from_numpy(counted.counts)) for counted in (counts.pairs, counts.triples)
-    )
-    return CorpusTargets(torch.from_numpy(counts.words), pairs, triples, discount=counts.discount, most=counts.most)
+    return CorpusTargets(counts)
 
 
 def setting_of_dictionary(options: TrueNegativeOptions, path: Path) -> Setting:

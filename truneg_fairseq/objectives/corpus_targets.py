@@ -15,7 +15,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..corpus_counts import CountsShare, most_frequent
+from ..corpus_counts import CorpusCounts, CountsShare, most_frequent
 from .passes import MaskedPredictions
 from .soft_targets import Words
 from .token_lists import TokenLists
@@ -28,33 +28,25 @@ _Row = tuple[Tensor, Tensor]
 
 
 class CorpusTargets(nn.Module):
-    """The counts of a corpus, to be looked up without waiting for the device; V is the size of the vocabulary.
-
-    Args:
-        words: int64, shape (V,), how often each token occurs.
-        pairs: keys ``first * V + second``, int64, shape (P,), ascending, and their counts.
-        triples: keys ``(left * V + right) * V + middle``, and their counts; at most ``most`` for each two neighbours.
-        discount: D, in [0, 1].
-        most: K, the longest list of candidates.
-    """
+    """The counts of a corpus, to be looked up without waiting for the device; V is the size of the vocabulary."""
 
     words: Tensor
     pair_starts: Tensor
 
-    def __init__(
-        self, words: Tensor, pairs: tuple[Tensor, Tensor], triples: tuple[Tensor, Tensor], *, discount: float, most: int
-    ) -> None:
+    def __init__(self, counts: CorpusCounts) -> None:
         super().__init__()
-        size = len(words)
-        self.discount = discount
-        keys, counts = pairs
-        self.register_buffer("words", words, persistent=False)
+        size, most, pairs = len(counts.words), counts.most, counts.pairs
+        self.discount = counts.discount
+        self.register_buffer("words", torch.from_numpy(counts.words), persistent=False)
+        self.pairs, self.triples = (TokenLists(each.keys, size, each.counts) for each in (pairs, counts.triples))
         # To find where a row begins takes longer, and there are as many rows as candidates.
-        self.register_buffer("pair_starts", torch.searchsorted(keys, torch.arange(size + 1) * size), persistent=False)
-        self.pairs, self.triples = (TokenLists(keys, size, counts) for keys, counts in (pairs, triples))
-        self.after = _likeliest(keys, counts, size, most)
-        keys, order = (keys % size * size + keys // size).sort()
-        self.before = _likeliest(keys, counts[order], size, most)
+        starts = torch.searchsorted(self.pairs.keys, torch.arange(size + 1) * size)
+        self.register_buffer("pair_starts", starts, persistent=False)
+        reversed_keys = pairs.keys % size * size + pairs.keys // size
+        order = reversed_keys.argsort()
+        keys, numbers = reversed_keys[order], pairs.counts[order]
+        self.after = TokenLists(pairs.keys[most_frequent(pairs.keys, pairs.counts, size, most)], size)
+        self.before = TokenLists(keys[most_frequent(keys, numbers, size, most)], size)
 
     def targets(self, predicted: MaskedPredictions, padding: int) -> Words:
         """q at the masked positions, between the neighbours that the original sentences have there.
@@ -149,11 +141,6 @@ class CorpusTargets(nn.Module):
         """The pairs that begin with ``first``, one of a pair that was counted ``count`` times left out."""
         start, end = self.pair_starts[first], self.pair_starts[first + 1]
         return _without_one(self.pairs.sums[end] - self.pairs.sums[start], end - start, count)
-
-
-def _likeliest(keys: Tensor, counts: Tensor, size: int, most: int) -> TokenLists:
-    """The most frequent tokens of each row."""
-    return TokenLists(keys[torch.from_numpy(most_frequent(keys.numpy(), counts.numpy(), size, most))], size)
 
 
 def _without_one(total: Tensor, different: Tensor, count: Tensor) -> _Row:

@@ -345,7 +345,7 @@ def _detector(options: TrueNegativeOptions, setting: Setting, made: Mapping[str,
         len(setting.words),
         regression,
         eligible=torch.from_numpy(eligible_words(setting.words)),
-        blocked=TokenLists.of(setting.exclusions),
+        blocked=TokenLists(setting.exclusions.pair_keys, setting.exclusions.vocabulary_size),
     )
 
 

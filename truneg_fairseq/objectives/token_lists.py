@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-_LAST_KEY = torch.iinfo(torch.int64).max
+_LAST_KEY = np.iinfo(np.int64).max
 
 
 class TokenLists(nn.Module):
@@ -22,20 +24,18 @@ class TokenLists(nn.Module):
     keys: Tensor
     sums: Tensor  # where something was counted
 
-    def __init__(self, keys: Tensor, size: int, counts: Tensor | None = None) -> None:
+    def __init__(self, keys: NDArray[np.int64], size: int, counts: NDArray[np.integer[Any]] | None = None) -> None:
         super().__init__()
         self.size = size
-        lengths = (keys // size).unique_consecutive(return_counts=True)[1]
-        self.longest = int(lengths.max()) if len(keys) else 1
+        self.longest = int(np.unique(keys // size, return_counts=True)[1].max(initial=1))
         # The last key makes every search end at one; sums from the start give counts and totals of rows.
-        self.register_buffer("keys", torch.cat([keys, keys.new_tensor([_LAST_KEY])]), persistent=False)
-        sums = None if counts is None else torch.cat([keys.new_zeros(1), counts.long().cumsum(0), counts.sum()[None]])
+        self.register_buffer("keys", torch.from_numpy(np.append(keys, _LAST_KEY)), persistent=False)
+        sums = (
+            None
+            if counts is None
+            else torch.from_numpy(np.concatenate([[0], counts.cumsum(dtype=np.int64), [counts.sum()]]))
+        )
         self.register_buffer("sums", sums, persistent=False)
-
-    @classmethod
-    def of(cls, table: Any) -> TokenLists:
-        """The pairs of a :class:`~truneg_fairseq.synonyms.SynonymTable`."""
-        return cls(torch.from_numpy(table.pair_keys), table.vocabulary_size)
 
     def place(self, row: Tensor) -> tuple[Tensor, Tensor]:
         """Where the keys of rows begin and end, int64, of their shape."""
