@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from ..errors import TrueNegError
-from .passes import full_precision, most_likely
-from .soft_targets import Target, accumulated
+from .passes import accumulated, full_precision, most_likely
+from .soft_targets import Target
 
 _FEWEST, _ENTRIES = 128, 1 << 23
 """A block has at least so many positions, and about so many logits."""

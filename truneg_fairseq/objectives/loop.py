@@ -25,13 +25,14 @@ from .options import TrueNegativeOptions
 from .passes import (
     EncoderPasses,
     MaskedPredictions,
+    accumulated,
     dropout_off,
     embeddings_in_use,
     encoder_of,
     full_precision,
     unwrap,
 )
-from .soft_targets import SoftTargets, Target, accumulated
+from .soft_targets import SoftTargets, Target
 
 logger = logging.getLogger(__name__)
 
@@ -414,11 +415,9 @@ class TrueNegativeLoss(Objective):
         )
 
     def _is_plain(self) -> bool:
-        options = self.options
-        weights = options.loss_truncation, self.label_smoothing, self._terms
-        changed = any(weights) or options.softmax_temperature != 1.0 or bool(self._soft)
+        changed = self.options.loss_truncation or self.options.softmax_temperature != 1.0 or self.detector is not None
         own = self._overrides("soft_targets", "find", "judge", "step", "loss", "cross_entropy")
-        return not changed and not own and self.detector is None
+        return not (changed or own or len(self._soft) or len(self._terms))
 
     def _plain(self, rows: Tensor, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """Cross-entropy, a sum or shape (N,), and its counts; fp32 also of logits of 16 bits, whose own is rounded."""
@@ -495,7 +494,7 @@ def at_least_one(items: Tensor | float) -> Any:
 
 def _options_of(keywords: dict[str, Any]) -> TrueNegativeOptions:
     """The options among keywords, which are taken out of them."""
-    names, others = {each.name for each in fields(TrueNegativeOptions)}, {"ideas", "allowed", "label_smoothing"}
+    names, others = {each.name for each in fields(TrueNegativeOptions)}, {"ideas", "allowed"}
     for name in keywords.keys() - names - others - {"ignore_index", "reduction"}:
         near = get_close_matches(name, names, n=1)
         raise TrueNegError(

@@ -22,8 +22,8 @@ from .alternatives import Alternatives
 from .build import BITS, Setting
 from .false_negatives import Detector, FalseNegatives, acceptance_model
 from .options import FLAT, TABLE, TrueNegativeOptions
-from .passes import EncoderPasses, MaskedPredictions, count_rows, full_precision, most_likely
-from .soft_targets import SoftTargets, Target, accumulated, soft_cross_entropy
+from .passes import EncoderPasses, MaskedPredictions, accumulated, count_rows, full_precision, most_likely
+from .soft_targets import SoftTargets, Target, soft_cross_entropy
 from .token_lists import TokenLists
 
 logger = logging.getLogger(__name__)

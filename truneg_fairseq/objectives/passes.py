@@ -258,6 +258,11 @@ def autocast_of(device: torch.device) -> Callable[[], contextlib.AbstractContext
     return lambda: torch.autocast(device.type, kind)
 
 
+def accumulated(dtype: torch.dtype) -> torch.dtype:
+    """The type that a loss of logits is computed in: fp32, and float64 of float64."""
+    return torch.promote_types(dtype, torch.float32)
+
+
 def full_precision(device: torch.device) -> contextlib.AbstractContextManager[object]:
     """Switches autocast off: it would round the matrix products of the objective to 16 bits, whatever their inputs."""
     if not torch.amp.is_autocast_available(device.type):

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from .passes import largest
+from .passes import accumulated, largest
 
 # Embedding entries gathered at once for the cosines of synonyms.
 _BLOCK_ENTRIES = 1 << 22
@@ -154,11 +154,6 @@ class Target(NamedTuple):
         if self.uniform is not None:
             each = 1 / softmax.size(1) if allowed is None else allowed / allowed.sum()
             softmax -= self.uniform[:, None] * each
-
-
-def accumulated(dtype: torch.dtype) -> torch.dtype:
-    """The type that a loss of logits is computed in: fp32, and float64 of float64."""
-    return torch.promote_types(dtype, torch.float32)
 
 
 def _mean_of(values: Tensor, allowed: Tensor | None) -> Tensor:
