@@ -26,7 +26,7 @@ def random_lists(pairs: int, vocabulary: int, device: torch.device) -> TokenList
     generator = torch.Generator().manual_seed(1)
     codes = torch.randint(vocabulary * vocabulary, (pairs + pairs // 4,), generator=generator).unique()
     codes = codes[torch.randperm(len(codes), generator=generator)[:pairs]].sort().values
-    return TokenLists(codes.numpy(), vocabulary).to(device)
+    return TokenLists(codes, vocabulary).to(device)
 
 
 def best_seconds(work: Callable[[], Tensor], device: torch.device, repeat: int) -> float:

@@ -85,7 +85,7 @@ def test_pairs_are_looked_up_on_the_device_as_on_the_host():
     gold, prediction = torch.randint(vocabulary, (2, count))
     chosen = torch.randint(table.size(1), (count // 2,))
     gold[: count // 2], prediction[: count // 2] = table[0, chosen], table[1, chosen]
-    lists = TokenLists((table[0] * vocabulary + table[1]).numpy(), vocabulary)
+    lists = TokenLists(table[0] * vocabulary + table[1], vocabulary)
     on_host = lists.contains(gold, prediction)
     assert on_host[: count // 2].all()
     assert torch.equal(lists.cuda().contains(gold.cuda(), prediction.cuda()).cpu(), on_host)

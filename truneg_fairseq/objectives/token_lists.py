@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-_LAST_KEY = np.iinfo(np.int64).max
+_LAST_KEY = torch.iinfo(torch.int64).max
 
 
 class TokenLists(nn.Module):
     """The tokens of each row, to be looked up without waiting for the device, however long the longest list is.
 
     Args:
-        keys: int64, shape (P,), ascending: ``row * size + token``.
+        keys: int64, shape (P,), ascending, an array or a tensor: ``row * size + token``.
         size: V, above every token.
         counts: integers, shape (P,), of each pair; None where nothing was counted.
     """
@@ -24,18 +22,17 @@ class TokenLists(nn.Module):
     keys: Tensor
     sums: Tensor  # where something was counted
 
-    def __init__(self, keys: NDArray[np.int64], size: int, counts: NDArray[np.integer[Any]] | None = None) -> None:
+    def __init__(self, keys: Any, size: int, counts: Any = None) -> None:
         super().__init__()
-        self.size = size
-        self.longest = int(np.unique(keys // size, return_counts=True)[1].max(initial=1))
+        self.size, keys = size, torch.as_tensor(keys)
+        lengths = (keys // size).unique_consecutive(return_counts=True)[1]
+        self.longest = int(lengths.max()) if len(keys) else 1
         # The last key makes every search end at one; sums from the start give counts and totals of rows.
-        self.register_buffer("keys", torch.from_numpy(np.append(keys, _LAST_KEY)), persistent=False)
-        sums = (
-            None
-            if counts is None
-            else torch.from_numpy(np.concatenate([[0], counts.cumsum(dtype=np.int64), [counts.sum()]]))
-        )
-        self.register_buffer("sums", sums, persistent=False)
+        self.register_buffer("keys", torch.cat([keys, keys.new_tensor([_LAST_KEY])]), persistent=False)
+        if counts is not None:
+            counts = torch.as_tensor(counts)
+            sums = torch.cat([keys.new_zeros(1), counts.cumsum(0), counts.sum()[None]])
+            self.register_buffer("sums", sums, persistent=False)
 
     def place(self, row: Tensor) -> tuple[Tensor, Tensor]:
         """Where the keys of rows begin and end, int64, of their shape."""
