@@ -198,7 +198,12 @@ def test_added_tokens_are_words(tmp_path):
 def test_what_is_no_tokenizer_is_one_line(tmp_path):
     gpt2().save(tmp_path / "both")
     wordpiece().save(tmp_path / "both")
+    for name, lines in (("cased.txt", [*BERT_SPECIALS, "The"]), ("cut", WORDS[2:]), ("twice", [*WORDS, "cat"])):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     for message, call in (
+        ("entries with upper-case letters.*add --cased", TokenizerOptions(tokenizer=tmp_path / "cased.txt").load),
+        (r"has no \[PAD\], \[UNK\] among its 16 lines", lambda: read_vocabulary(tmp_path / "cut")),
+        ("has entries that are repeated among its 19 lines", lambda: read_vocabulary(tmp_path / "twice")),
         ("has no tokenizer beside its data, or several; expected one, as", lambda: load_tokenizer(tmp_path)),
         ("has no tokenizer beside its data, or several; expected one", lambda: load_tokenizer(tmp_path / "both")),
         ("tokenizer.json: no such file; expected a fast tokenizer", lambda: FastTokenizer.load(tmp_path)),
@@ -240,19 +245,6 @@ def bert():
 
     path = bert_vocabulary()
     return BertTokenizer(vocab=str(path), do_lower_case=True), bert_tokenizer(read_vocabulary(path))
-
-
-def test_unfit_vocabularies(tmp_path):
-    (tmp_path / "vocab.txt").write_text("\n".join((*BERT_SPECIALS, "The", "Cat")))
-    with pytest.raises(TrueNegError, match=r"vocab\.txt: has entries with upper-case letters.*add --cased"):
-        TokenizerOptions(tokenizer=tmp_path / "vocab.txt").load()
-    for lines, message in (
-        (WORDS[2:], r"has no \[PAD\], \[UNK\] among its 16 lines"),
-        ([*WORDS, "cat"], "has entries that are repeated among its 19 lines"),
-    ):
-        (tmp_path / "vocab.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        with pytest.raises(TrueNegError, match=message):
-            read_vocabulary(tmp_path / "vocab.txt")
 
 
 SCRIPT = Path(__file__).resolve().parents[2] / "data-bin-scripts" / "train_wordpiece.py"

@@ -182,14 +182,11 @@ class FastTokenizer(TextTokenizer):
         return tokenization_of(self._tokenizer.to_str())
 
     @cached_property
-    def _token_of(self) -> dict[int, str]:
-        return {number: token for token, number in self._tokenizer.get_vocab().items()}
-
-    @cached_property
     def symbol_of(self) -> tuple[str, ...]:
-        return tuple(self._symbol(number, self._token_of.get(number)) for number in range(max(self._token_of) + 1))
+        return tuple(map(self._symbol, range(max(self._tokenizer.get_vocab().values()) + 1)))
 
-    def _symbol(self, number: int, token: str | None) -> str:
+    def _symbol(self, number: int) -> str:
+        token = self._tokenizer.id_to_token(number)
         if token is None or token in self.special_tokens.values():
             return UNKNOWN_SYMBOL
         if self._gpt2_files:
@@ -205,7 +202,7 @@ class FastTokenizer(TextTokenizer):
         from tokenizers.pre_tokenizers import ByteLevel
 
         trained = {*ByteLevel.alphabet(), *map("".join, read_merges(self._gpt2_files["vocab.bpe"]))}
-        others = ((number, token) for number, token in self._token_of.items() if token not in trained)
+        others = ((number, token) for token, number in self._tokenizer.get_vocab().items() if token not in trained)
         return {str(number) for number, token in others if not re.fullmatch(r"<.*>", token)}  # <|endoftext|>, <s>
 
     def encode_numbers(self, texts: Sequence[str]) -> list[Any]:
