@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from truneg_fairseq.results.comparison import ENOUGH_SEEDS, Comparison, Part, Quantity, Summary
-from truneg_fairseq.results.intervals import holm
+from truneg_fairseq.results.intervals import holm, seed_interval
 from truneg_fairseq.results.result import BITS, Metric, Result, read_results
 
 HERE = Path(__file__).parent
@@ -30,6 +30,7 @@ TITLES = {
     "novels": "novels",
     "wide": "3,000 captions, a larger model",
 }
+TEXTS = {"3,000 captions": ("short", "converged"), "29,000 captions": ("more",)}  # and the settings that read them
 CONTROLS = ("plain", "smoothing", "shuffled", "frequencies", "ensemble")  # the names of arms that are no treatments
 LOSS = Metric("bits", False, BITS)
 JUDGES = {
@@ -76,9 +77,10 @@ class Setting:
 
     def rivals(self, arm: str) -> list[str]:
         """What a treatment has to beat besides plain training: the shuffled counts that are most like it, too."""
+        share = share_of(arm) if arm.startswith("corpus") else 0.1
 
         def unlike(control: str) -> tuple[bool, float]:
-            return control.endswith("falling") != arm.endswith("falling"), abs(share_of(control) - share_of(arm))
+            return control.endswith("falling") != arm.endswith("falling"), abs(share_of(control) - share)
 
         return ["smoothing-0.1", *sorted((each for each in self.arms if each.startswith("shuffled")), key=unlike)[:1]]
 
@@ -182,40 +184,58 @@ def curves(setting: Setting) -> Iterator[str]:
     yield ""
 
 
-def lengths(settings: Sequence[Setting]) -> dict[int, float]:
-    """The mean loss at the end of plain trainings of the 3,000 captions, by their updates."""
-    found: dict[int, list[float]] = {}
+def looked_up(settings: Sequence[Setting]) -> Iterator[str]:
+    """Plain training with the counts looked up, to itself without them and to models that were taught them."""
+    taught = ("plain", "corpus-0.4", "corpus-0.8-falling")
+    yield f"| `plain` with the counts looked up, same kind, bits ↓ | {' | '.join(f'to `{arm}`' for arm in taught)} |"
+    yield "|---|" + "---:|" * len(taught)
     for setting in settings:
-        for each in setting.results:
-            if setting.name in ("short", "converged") and each.model.startswith("plain") and each.at is None:
-                found.setdefault(each.settings["updates"], []).append(each.metrics[BITS])
-    return {updates: float(np.mean(found[updates])) for updates in sorted(found)}
+        mixed = setting.values("plain", "bits_corpus")
+        cells = []
+        for arm in taught:
+            alone = setting.values(arm, BITS)
+            each = np.array([mixed[seed] - alone[seed] for seed in sorted(mixed.keys() & alone.keys())])
+            interval = seed_interval(each)
+            assert interval is not None
+            text = f"{each.mean():+.3f} [{interval.low:+.3f}, {interval.high:+.3f}]"
+            cells.append(text if interval.contains_zero else f"**{text}**")
+        yield f"| `{setting.name}` | {' | '.join(cells)} |"
+    yield ""
 
 
-def needed(settings: Sequence[Setting]) -> Iterator[str]:
+def level(setting: Setting, arm: str) -> float:
+    """The mean loss at the end: that of plain training over all seeds, and the difference over those that both have."""
+    plain, found = setting.values("plain", BITS), setting.values(arm, BITS)
+    differences = [found[seed] - plain[seed] for seed in found.keys() & plain.keys()]
+    return float(np.mean(list(plain.values())) + np.mean(differences))
+
+
+def updates_of(setting: Setting, arm: str) -> int:
+    (updates,) = {each.settings["updates"] for each in setting.results if each.model == arm}
+    return int(updates)
+
+
+def needed(text: str, settings: Sequence[Setting]) -> Iterator[str]:
     """The updates that plain training needs for the losses of the treatments."""
-    plain = lengths(settings)
-    yield "| 3,000 captions | updates | same kind, bits | updates that plain training needs for that loss |"
+    lengths = [(setting, arm) for setting in settings for arm in setting.arms if arm.startswith("plain")]
+    plain = dict(sorted((updates_of(*each), level(*each)) for each in lengths))
+    if len(plain) < 2:
+        return
+    yield f"| {text} | updates | same kind, bits | updates that plain training needs for that loss |"
     yield "|---|---:|---:|---:|"
     for updates, loss in plain.items():
         yield f"| plain training | {updates:,} | {loss:.3f} | {updates:,} |"
     sizes, losses = np.log(list(plain)), np.minimum.accumulate(list(plain.values()))
     for setting in settings:
-        if setting.name not in ("short", "converged"):
-            continue
         for arm in setting.treatments:
-            values = setting.values(arm, BITS)
-            if not values:
-                continue
-            loss = float(np.mean(list(values.values())))
-            (updates,) = {each.settings["updates"] for each in setting.results if each.model == arm}
+            loss = level(setting, arm)
             if loss < losses[-1]:
                 shown = f"more than {max(plain):,}"
             elif loss > losses[0]:
                 shown = f"fewer than {min(plain):,}"
             else:
                 shown = f"about {np.exp(np.interp(-loss, -losses, sizes)):,.0f}"
-            yield f"| `{arm}`, {setting.name} | {updates:,} | {loss:.3f} | {shown} |"
+            yield f"| `{arm}`, {setting.name} | {updates_of(setting, arm):,} | {loss:.3f} | {shown} |"
     yield ""
 
 
@@ -223,7 +243,10 @@ def tables(results: Sequence[Result]) -> str:
     settings = [Setting(name, results) for name in dict.fromkeys(each.group for each in results)]
     lines = [line for setting in settings for line in judged(setting)]
     lines += [line for setting in settings for line in curves(setting)]
-    return "\n".join([*lines, *needed(settings)]).rstrip()
+    lines += looked_up(settings)
+    for text, names in TEXTS.items():
+        lines += needed(text, [setting for setting in settings if setting.name in names])
+    return "\n".join(lines).rstrip()
 
 
 def main() -> None:

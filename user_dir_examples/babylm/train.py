@@ -1,7 +1,7 @@
 """A masked LM for BabyLM's strict-small track: 10 million words, at most ten epochs, checkpoints by words seen.
 
     python train.py prepare babylm_data/train_10M/*.train --output text
-    python train.py train text --output_dir babylm --soft_targets corpus=0.1 --corpus_counts counts.npz
+    python train.py train text --output_dir babylm --soft_targets corpus=0.8..0 --corpus_counts counts.npz
 
 ``prepare`` cleans each source into a file of its own and counts its words. ``train`` makes a WordPiece vocabulary of
 them, and trains a small BERT from random weights with :class:`truneg_fairseq.hf.TrueNegativeTrainer`; every option of
