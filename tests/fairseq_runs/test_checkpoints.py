@@ -234,9 +234,9 @@ def test_the_manifest_tells_what_a_run_was_made_with(data_bin, tmp_path):
 
 def test_other_data_are_reported_and_moved_data_are_not(tmp_path):
     for folder, text in (("a", "one"), ("moved", "one"), ("b", "two")):
-        (tmp_path / folder / "train").mkdir(parents=True)
+        (tmp_path / folder).mkdir()
         (tmp_path / folder / "train.bin").write_text(text)
-        (tmp_path / folder / "train" / "features.npz").touch()  # SQuAD's
+        (tmp_path / folder / "train.npz").touch()  # SQuAD's
     same = {"time": "noon", "synonym_table": None, "settings": {}, "ideas": {}}
     before, moved, other = ({**same, "inputs": input_fingerprints([tmp_path / name])} for name in ("a", "moved", "b"))
     assert len(before["inputs"]) == 2

@@ -96,7 +96,6 @@ def is_held(folder: Path) -> bool:
 
 _PACKAGES = ("fairseq-fixed", "torch", "numpy", "hydra-core", "omegaconf", "tokenizers", "nltk")
 _BLOCK = 1 << 20
-_FEATURES = ("features.npz", "texts.json")
 _PLAIN = (int, float, str, type(None))  # numbers and texts of JSON
 
 
@@ -139,9 +138,9 @@ def sampled_fingerprint(path: Path) -> str:
 
 
 def input_fingerprints(folders: Sequence[Path], files: Sequence[Path] = ()) -> dict[str, str]:
-    """By absolute path: of dictionaries and splits (binarized, or SQuAD's features), one level deep, and of files."""
-    names = ("dict.txt", "dict.*.txt", "*.bin", "*.idx")
-    patterns = (*names, *(f"*/{name}" for name in (*names, *_FEATURES)))
+    """By absolute path: of dictionaries and splits (binarized, or SQuAD's windows), one level deep, and of files."""
+    names = ("dict.txt", "dict.*.txt", "*.bin", "*.idx", "*.npz")
+    patterns = (*names, *(f"*/{name}" for name in names))
     found = (sorted(folder.absolute().glob(pattern)) for folder in folders for pattern in patterns)
     paths = (*chain.from_iterable(found), *(path.absolute() for path in files))
     return {str(path): sampled_fingerprint(path) for path in paths if path.is_file()}

@@ -79,7 +79,8 @@ class SquadTask(FairseqTask):
             super().load_state_dict(state_dict)
 
     def load_dataset(self, split: str, combine: bool = False, **kwargs: Any) -> None:
-        features = SquadFeatures.load(Path(self.cfg.data) / split)
+        with one_line_errors():
+            features = SquadFeatures.load(Path(self.cfg.data, f"{split}.npz"))
         self.datasets[split] = SquadDataset(features, split, self.dictionary.pad(), shuffle=split == "train")
         logger.info(f"{self.cfg.data}/{split}: {len(features.ids):,} questions, {len(features):,} windows")
 

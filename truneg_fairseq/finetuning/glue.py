@@ -29,13 +29,12 @@ from ..results.result import Metric
 from ..vocabulary import BOS, EOS, UNKNOWN
 from ..workers import Progress
 from . import PredictOptions
-from .task import BASE_WIDTH, LARGE_WIDTH, FinetuningTask, Recipe, electra_layer_lr_decay
+from .task import BASE_WIDTH, LARGE_WIDTH, FinetuningTask, Recipe, answer_all, electra_layer_lr_decay
 
 if TYPE_CHECKING:
     from ..convert.architecture import ModelConfig
 
-_SENTENCES, _EXAMPLES = 1_000, 32
-"""Sentences that are encoded together, and examples that are answered together."""
+_SENTENCES = 1_000  # that are encoded together
 _FAIRSEQ_SPECIALS = 4
 _HEAD = "sentence_classification_head"
 _DROPOUT = 0.1
@@ -170,27 +169,24 @@ class Glue(FinetuningTask):
 
         Both int64 class ids or float64 scores (0 to 1), shape (N,).
         """
-        import torch
-        from fairseq import utils
 
-        task.load_dataset(split)
-        dataset = task.dataset(split)
-        values = np.zeros(len(dataset), dtype=np.float64 if self.regression else np.int64)
-        targets = None
-        order = np.argsort([dataset.size(index) for index in range(len(dataset))], kind="stable")
-        device, head = next(model.parameters()).device, task.cfg.classification_head_name
-        for begin in range(0, len(order), _EXAMPLES):
-            batch = dataset.collater([dataset[int(index)] for index in order[begin : begin + _EXAMPLES]])
-            inputs = utils.apply_to_sample(lambda tensor: tensor.to(device), batch["net_input"])
-            with torch.inference_mode():
-                logits, _ = model(**inputs, features_only=True, classification_head_name=head)
+        def answer(batch: dict[str, Any]) -> tuple[Any, Any, Any]:
+            head = task.cfg.classification_head_name
+            logits, _ = model(**batch["net_input"], features_only=True, classification_head_name=head)
             if not bool(logits.isfinite().all()):
                 raise Diverged("the model's scores are NaN or infinite: it has diverged; lower --lr")
-            at = batch["id"].numpy()
-            values[at] = (logits.view(-1).double() if self.regression else logits.argmax(1)).cpu().numpy()
-            if "target" in batch:
+            values = logits.view(-1).double() if self.regression else logits.argmax(1)
+            return batch["id"].cpu().numpy(), values.cpu().numpy(), batch.get("target")
+
+        task.load_dataset(split)
+        dataset, targets = task.dataset(split), None
+        values = np.zeros(len(dataset), dtype=np.float64 if self.regression else np.int64)
+        sizes = np.array([dataset.size(index) for index in range(len(dataset))])
+        for places, found, target in answer_all(model, dataset, answer, sizes):
+            values[places] = found
+            if target is not None:
                 targets = np.zeros_like(values) if targets is None else targets
-                targets[at] = batch["target"].view(-1).numpy()
+                targets[places] = target.view(-1).cpu().numpy()
         return values, targets
 
     def score(self, values: NDArray[Any], targets: NDArray[Any]) -> dict[str, Any]:

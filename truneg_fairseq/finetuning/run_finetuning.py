@@ -191,20 +191,23 @@ def check(options: FinetuneOptions) -> list[FinetuningRun]:
 def make_recipe(task: FinetuningTask, info: dict[str, Any], start: Checkpoint, options: FinetuneOptions) -> Recipe:
     """The settings of a task for a model: those of the options, or else the task's own."""
     folder, config = options.prepared / task.name, config_of(start)
-    if config.family == "roberta":
-        raise TrueNegError(
+    longest, positions = info["max_length"], config.positions
+    refuse(
+        (
+            config.family == "roberta",
             f"{start.path}: is fairseq's roberta; expected a bert or electra model (fairseq's own recipes fine-tune "
-            "roberta on GLUE: see docs/start/finetune.md)"
-        )
+            "roberta on GLUE: see docs/start/finetune.md)",
+        ),
+        (
+            longest > positions,
+            f"{folder}: has examples of {longest} tokens, {start.path} has {positions} positions; prepare the data "
+            f"with --max-length {positions}",
+        ),
+    )
     check_vocabulary(start, info["vocabulary"], folder)
     recipe = task.recipe(config, info)
     given = {name: value for name in asdict(recipe) if (value := getattr(options, name, None)) is not None}
     recipe = replace(recipe, **given)
-    if info["max_length"] > config.positions:
-        raise TrueNegError(
-            f"{folder}: has examples of {info['max_length']} tokens, {start.path} has {config.positions} positions; "
-            f"prepare the data with --max-length {config.positions}"
-        )
     examples = info["splits"]["train"][task.counted]
     return replace(recipe, updates=recipe.epochs * math.ceil(examples / recipe.batch_size))
 

@@ -1,7 +1,7 @@
 """SQuAD as a fine-tuning task: its JSON to sliding windows, its settings, answers and scores.
 
-``SQuAD/`` holds ``dict.txt``, the tokenizer's files, ``info.json``, and for each split a folder with the arrays
-(``features.npz``) and strings (``texts.json``) of :class:`SquadFeatures`.
+``SQuAD/`` holds ``dict.txt``, the tokenizer's files, ``info.json``, and for each split its :class:`SquadFeatures`,
+such as ``train.npz``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .squad_features import (
     score_answers,
 )
 from .squad_files import Question, SquadData, exact_match_and_f1, read_squad, write_json
-from .task import LARGE_WIDTH, FinetuningTask, Recipe, electra_layer_lr_decay
+from .task import LARGE_WIDTH, FinetuningTask, Recipe, answer_all, electra_layer_lr_decay
 
 if TYPE_CHECKING:
     from ..convert.architecture import ModelConfig
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 ANSWERS_NAME = "predictions.json"
 MAX_QUERY_LENGTH, DOC_STRIDE = 64, 128
 """BERT's: tokens of the longest question, and between the starts of two windows."""
-_WINDOWS = 32  # that are answered together
 _SPLITS = {"train": ("train",), "valid": ("dev", "valid")}
 """By split, the words in the names of its files."""
 _SUFFIXES = (".json", ".jsonl", ".parquet")
@@ -68,13 +67,11 @@ class Squad(FinetuningTask):
     def write(
         self, folder: Path, files: Mapping[str, Path], vocabulary: PretrainedVocabulary, chosen: Mapping[str, Any]
     ) -> dict[str, Any]:
-        found = {}
-        for split, data in {split: read_squad(path) for split, path in files.items()}.items():
-            of_split: dict[str, Any] = {"training": split == "train", "name": files[split].stem}
-            features, found[split] = build_features(data, vocabulary, **chosen, **of_split)
-            (folder / split).mkdir()
-            features.save(folder / split)
-        return found
+        counts = {}
+        for split, data in [(split, read_squad(path)) for split, path in files.items()]:
+            features, counts[split] = build_features(data, vocabulary, **chosen, split=split)
+            features.save(folder / f"{split}.npz")
+        return counts
 
     def shown(self, info: Mapping[str, Any]) -> tuple[str, str, dict[str, Metric]]:
         if any(split["impossible"] for split in info["splits"].values()):
@@ -93,7 +90,7 @@ class Squad(FinetuningTask):
         return ["--task", "squad", "--criterion", "squad"]
 
     def evaluate(self, model: Any, task: Any, prepared: Path, folder: Path) -> dict[str, Any]:
-        features = SquadFeatures.load(prepared / "valid")
+        features = SquadFeatures.load(prepared / "valid.npz")
         texts, _ = answer(model, task, features)
         write_json(texts, folder / ANSWERS_NAME)
         scores = score_answers(features, texts, unanswerable=task.unanswerable)
@@ -105,7 +102,7 @@ class Squad(FinetuningTask):
         return {"metrics": metrics, "examples": examples, "example_ids": list(scores)}
 
     def predict(self, model: Any, task: Any, prepared: Path, options: PredictOptions) -> dict[str, float]:
-        features = SquadFeatures.load(prepared / "test")
+        features = SquadFeatures.load(prepared / "test.npz")
         texts, probabilities = answer(model, task, features, options.threshold)
         if options.na_prob_file is not None:  # in the official format of SQuAD 2.0
             write_json(probabilities, options.na_prob_file)
@@ -120,33 +117,25 @@ def answer(
     model: Any, task: Any, features: SquadFeatures, threshold: float = 0.5
 ) -> tuple[dict[str, str], dict[str, float]]:
     """The answers to all questions as :func:`answer_questions` gives them."""
-    import torch
-    from fairseq import utils
-
     from .fairseq_tasks import SquadDataset, answer_logits, decode
 
     dataset = SquadDataset(features, "predict", task.source_dictionary.pad(), shuffle=False)
-    order, parts, device = dataset.ordered_indices(), [], next(model.parameters()).device
-    with torch.inference_mode():
-        for begin in Progress(range(0, len(order), _WINDOWS), desc="batches", unit=""):
-            sample = dataset.collater(order[begin : begin + _WINDOWS].tolist())
-            sample = utils.apply_to_sample(lambda tensor: tensor.to(device), sample)
-            parts.append(decode(answer_logits(model, sample), sample).numpy())
-    return answer_questions(features, np.concatenate(parts), unanswerable=task.unanswerable, threshold=threshold)
+    spans = answer_all(model, dataset, lambda batch: decode(answer_logits(model, batch), batch).numpy(), -dataset.sizes)
+    return answer_questions(features, np.concatenate(spans), unanswerable=task.unanswerable, threshold=threshold)
 
 
 def build_features(
-    data: SquadData, vocabulary: PretrainedVocabulary, max_length: int, *, training: bool, name: str = "squad"
+    data: SquadData, vocabulary: PretrainedVocabulary, *, max_length: int, split: str
 ) -> tuple[SquadFeatures, dict[str, Any]]:
     """Windows for all questions of a file, and how much there is of what.
 
-    In ``training`` a question whose answer is not in its context is left out and counted; other splits keep it, as the
-    answers to all are scored. ``name`` is what the progress bar says.
+    In training a question whose answer is not in its context is left out and counted; other splits keep it, as the
+    answers to all are scored.
     """
     contexts = list(dict.fromkeys(question.context for question in data.questions))
     encoded = [
         (ids, close_gaps(text, spans))
-        for text in Progress(contexts, desc=f"{name} contexts", unit="")
+        for text in Progress(contexts, desc=f"SQuAD {split} contexts", unit="")
         for ids, spans in [vocabulary.encode_with_offsets(text)]
     ]
     number_of = {text: number for number, text in enumerate(contexts)}
@@ -157,7 +146,7 @@ def build_features(
         tokens, reason = _find_answer(question, encoded[context][1])
         if reason:
             not_found.setdefault(reason, []).append(question.id)
-        if not (reason and training):
+        if not (reason and split == "train"):
             kept.append((question, context, tokens))
     questions, context_of = [question for question, *_ in kept], [context for _, context, _ in kept]
     queries = vocabulary.encode_batch([question.text for question in questions])

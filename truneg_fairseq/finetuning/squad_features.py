@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..files import replacing_file, replacing_text
+from ..files import read_arrays, save_arrays
 from ..vocabulary import BOS, EOS
 from .squad_files import QuestionScore, score_question
 
@@ -26,6 +26,8 @@ SPECIAL_TOKENS = 3
 """``<s>`` and two ``</s>`` in every window."""
 MAX_ANSWER_LENGTH = 30
 """Tokens of an answer at most."""
+_TEXTS = ("ids", "questions", "contexts", "answers")
+_EXPECTED = "the windows that 'truneg data prepare' made; remove the task's folder and prepare it again"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,11 +53,10 @@ class SquadFeatures:
     # int32, shape (W, 2): positions in the window of the first and the last token of the first answer that was found;
     # (0, 0), ``<s>``, where the window does not hold the answer, or the question has no answer
     window_answer: NDArray[np.int32]
-    ids: list[str] = field(default_factory=list)  # Q ids of SQuAD
-    questions: list[str] = field(default_factory=list)  # Q questions
-    contexts: list[str] = field(default_factory=list)  # C contexts
-    # the texts of the annotators' answers to each of the Q questions
-    answers: list[list[str]] = field(default_factory=list)
+    ids: list[str]  # Q ids of SQuAD
+    questions: list[str]  # Q questions
+    contexts: list[str]  # C contexts
+    answers: list[list[str]]  # the texts of the annotators' answers to each of the Q questions
 
     def __len__(self) -> int:
         return len(self.window_question)
@@ -97,17 +98,16 @@ class SquadFeatures:
         context = self.contexts[self.question_context[self.window_question[window]]]
         return context[spans[first, 0] : spans[last, 1]]
 
-    def save(self, folder: Path) -> None:
+    def save(self, path: Path) -> None:
         arrays: dict[str, Any] = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
-        with replacing_file(folder / "features.npz") as stream:
-            np.savez(stream, **arrays)
-        with replacing_text(folder / "texts.json") as stream:
-            json.dump({name: value for name, value in vars(self).items() if name not in arrays}, stream)
+        save_arrays(path, {name: value for name, value in vars(self).items() if name not in arrays}, **arrays)
 
     @classmethod
-    def load(cls, folder: Path) -> SquadFeatures:
-        with np.load(folder / "features.npz", allow_pickle=False) as arrays:
-            return cls(**arrays, **json.loads((folder / "texts.json").read_bytes()))
+    def load(cls, path: Path) -> SquadFeatures:
+        names = [field.name for field in fields(cls) if field.name not in _TEXTS]
+        arrays = read_arrays(path, [*names, "metadata"], expected=_EXPECTED)
+        members: dict[str, Any] = {**json.loads(arrays.pop("metadata").item()), **arrays}
+        return cls(**members)
 
     def _parts(self, window: int) -> tuple[NDArray[np.int32], slice]:
         """The question's tokens in a window, and where its context is among all contexts."""

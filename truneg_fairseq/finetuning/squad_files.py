@@ -12,7 +12,7 @@ import json
 import re
 import string
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,10 +32,10 @@ _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     text: str  # as the paragraph has it
-    start: int  # its offset in the paragraph, in characters; -1 where the file has none
+    # its offset in the paragraph, in characters; -1 where the file has none
+    start: int = msgspec.field(default=-1, name="answer_start")
 
     @property
     def end(self) -> int:
@@ -61,17 +61,6 @@ class Question:
     def answer_texts(self) -> list[str]:
         return [answer.text for answer in self.answers]
 
-    def require_legal(self, where: str) -> Question:
-        """The question itself, if each answer stands at its offset."""
-        for answer in self.answers:
-            if not answer.stands_in(self.context):
-                found = self.context[max(0, answer.start) : max(0, answer.end)]
-                raise TrueNegError(
-                    f"{where}: question {self.id}: the answer {answer.text!r} does not stand at its answer_start "
-                    f"{answer.start}, where the paragraph has {found!r}; correct the file"
-                )
-        return self
-
 
 @dataclass(frozen=True)
 class SquadData:
@@ -80,11 +69,6 @@ class SquadData:
     questions: tuple[Question, ...]  # at least one; their ids are unique
     version: str = "1.1"  # as the file says, "" where it does not
     unanswerable: bool = False  # whether questions may have no answer (SQuAD 2.0)
-
-
-class _Answer(msgspec.Struct):
-    text: str
-    answer_start: int = -1
 
 
 class _Answers(msgspec.Struct):
@@ -97,7 +81,7 @@ class _Answers(msgspec.Struct):
 class _Question(msgspec.Struct, kw_only=True):
     id: str | int  # GermanQuAD has numbers
     question: str
-    answers: list[_Answer] | _Answers | None = None  # published test sets leave it out
+    answers: list[Answer] | _Answers | None = None  # published test sets leave it out
     is_impossible: bool | None = None
 
 
@@ -135,7 +119,9 @@ def read_squad(path: Path) -> SquadData:
     version, rows = "", path.suffix in (".parquet", ".jsonl")
     found: list[tuple[_Question, str, str | None]]  # each with its paragraph and title
     if rows:
-        found = [(row, row.context, row.title) for row in _read_rows(path)]
+        table = enumerate(read_table(path).to_pylist(), 1)
+        made = [files.convert(row, f"{path}: row {number}", _Row, expected=_FORMAT) for number, row in table]
+        found = [(row, row.context, row.title) for row in made]
     else:
         file = files.read_json(path, _File, expected=f"{_FORMAT}, whole", limit=_LARGEST_FILE)
         found = [(entry, p.context, a.title) for a in file.data for p in a.paragraphs for entry in p.qas]
@@ -162,30 +148,18 @@ def read_squad(path: Path) -> SquadData:
     return SquadData(questions, version, unanswerable)
 
 
-def _read_rows(path: Path) -> Iterator[_Row]:
-    if path.suffix == ".parquet":
-        for row in read_table(path).to_pylist():
-            yield files.convert(row, str(path), _Row, expected=_FORMAT)
-        return
-    raw = files.read_bytes(path, expected=_FORMAT, limit=_LARGEST_FILE).removeprefix(b"\xef\xbb\xbf")
-    for number, line in enumerate(raw.splitlines(), 1):
-        if line.strip():
-            yield files.parse_json(line, f"{path}: line {number}", _Row, expected=_FORMAT)
-
-
 def _answers(entry: _Question) -> tuple[Answer, ...] | None:
     """The ground truths; None if the file does not tell them."""
     if isinstance(entry.answers, _Answers):
         return tuple(itertools.starmap(Answer, zip(entry.answers.text, entry.answers.answer_start, strict=True)))
-    return None if entry.answers is None else tuple(Answer(each.text, each.answer_start) for each in entry.answers)
+    return None if entry.answers is None else tuple(entry.answers)
 
 
 def write_squad(path: Path, data: SquadData) -> None:
     """Writes a file in SQuAD's format: questions next to each other on one paragraph share it."""
 
     def entry(question: Question) -> dict[str, Any]:
-        answers = [{"text": answer.text, "answer_start": answer.start} for answer in question.answers]
-        written = {"id": question.id, "question": question.text, "answers": answers}
+        written = {"id": question.id, "question": question.text, "answers": msgspec.to_builtins(question.answers)}
         return written | ({"is_impossible": question.impossible} if data.unanswerable else {})
 
     articles = [
@@ -347,23 +321,6 @@ def has_variants(data: SquadData) -> bool:
     """Whether it is a file of Jia and Liang: some question is a variant, ``ID-NAME``, of another one, ``ID``."""
     ids = {question.id for question in data.questions}
     return any("-" in name and name.partition("-")[0] in ids for name in ids)
-
-
-def worst_variants(scores: Mapping[str, QuestionScore]) -> dict[str, QuestionScore]:
-    """By the id of the original the score that Jia and Liang's adversary takes.
-
-    An id is that of the original, or that with "-" and the name of a variant. The adversary takes for each original the
-    variant of the lowest F1 (the first of equals), and the original itself only where there is no variant.
-    """
-    variants: dict[str, list[str]] = {}
-    for name in scores:
-        variants.setdefault(name.partition("-")[0], []).append(name)
-    return {
-        original: min(
-            (scores[name] for name in [name for name in names if name != original] or names), key=lambda score: score.f1
-        )
-        for original, names in variants.items()
-    }
 
 
 def require_all(questions: Sequence[Question], values: Mapping[str, object], what: str) -> None:

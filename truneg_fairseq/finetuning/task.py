@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ..data.tokenizer import PretrainedVocabulary
 from ..files import file_digest, is_new, new_folder, read_json, require_same, write_json
 from ..registry import TASKS
 from ..results.result import Metric
+from ..workers import Progress
 from . import PredictOptions, PrepareOptions
 
 if TYPE_CHECKING:
     from ..convert.architecture import ModelConfig
 
+T = TypeVar("T")
+
 BASE_WIDTH, LARGE_WIDTH = 768, 1024  # from these on a model has the learning rates of ELECTRA's base and large ones
 _INFO_FILE = "info.json"
+_EXAMPLES = 32  # that are answered together
 
 
 @dataclass(frozen=True)
@@ -127,3 +134,17 @@ def describe(info: Mapping[str, Any]) -> list[str]:
         missing = counts.get("not found", {}).items()
         lines += [f"{split}: {kept} {len(ids):,}, {reason} ({ids[0]})" for reason, ids in missing]
     return lines
+
+
+def answer_all(model: Any, dataset: Any, answer: Callable[[dict[str, Any]], T], order: NDArray[np.int64]) -> list[T]:
+    """What ``answer`` gives for batches of all examples of a fairseq dataset, those of the least ``order`` first."""
+    import torch
+    from fairseq import utils
+
+    device, places = next(model.parameters()).device, np.argsort(order, kind="stable").tolist()
+    answers = []
+    with torch.inference_mode():
+        for begin in Progress(range(0, len(places), _EXAMPLES), desc="batches", unit=""):
+            batch = dataset.collater([dataset[place] for place in places[begin : begin + _EXAMPLES]])
+            answers.append(answer(utils.apply_to_sample(lambda tensor: tensor.to(device), batch)))
+    return answers

@@ -23,6 +23,7 @@ from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.files import read_json, replacing_file, require_different, require_writable
 from truneg_fairseq.finetuning.squad_files import (
     ZERO,
+    Answer,
     Question,
     QuestionScore,
     SquadData,
@@ -32,7 +33,6 @@ from truneg_fairseq.finetuning.squad_files import (
     require_answer,
     score_question,
     score_questions,
-    worst_variants,
     write_squad,
 )
 from truneg_fairseq.flags import option
@@ -113,7 +113,7 @@ def edited(question: Question, edits: Iterable[Edit]) -> Question:
         context = f"{context[: edit.start]}{edit.text}{context[edit.end :]}"
     grown = [(edit.end, len(edit.text) - (edit.end - edit.start)) for edit in edits]
     answers = tuple(
-        replace(answer, start=answer.start + sum(growth for end, growth in grown if end <= answer.start))
+        Answer(answer.text, answer.start + sum(growth for end, growth in grown if end <= answer.start))
         for answer in question.answers
     )
     return replace(question, context=context, answers=answers)
@@ -137,6 +137,17 @@ def attack(data: SquadData, transform: Transform, seed: int) -> Attack:
     return Attack(transform.name, transform.options, seed, tuple(pairs), dict(skipped.most_common()), *of_file)
 
 
+def require_legal(question: Question, path: Path) -> None:
+    """Refuses a question of a file of which an answer does not stand at its offset."""
+    for answer in question.answers:
+        if not answer.stands_in(question.context):
+            found = question.context[max(0, answer.start) : max(0, answer.end)]
+            raise TrueNegError(
+                f"{path}: question {question.id}: the answer {answer.text!r} does not stand at its answer_start "
+                f"{answer.start}, where the paragraph has {found!r}; correct the file"
+            )
+
+
 def attack_file(options: AttackOptions, make: Callable[[], Transform]) -> list[str]:
     """Writes the questions that a transformation applies to, transformed, and their pairs; says what it has done.
 
@@ -149,7 +160,7 @@ def attack_file(options: AttackOptions, make: Callable[[], Transform]) -> list[s
         require_writable(path, "OUT.json")
     source = read_squad(data)
     for question in source.questions:
-        question.require_legal(str(data))
+        require_legal(question, data)
     result = attack(source, make(), options.seed)
     if not result.pairs:
         raise TrueNegError(f"{data}: {result.transform} applies to none of its {result.questions} questions")
@@ -251,6 +262,23 @@ def measure(
         [score(original[question.id], question.answer_texts) for question in before],
         [score(transformed[question.id], question.answer_texts) for question in after],
     )
+
+
+def worst_variants(scores: Mapping[str, QuestionScore]) -> dict[str, QuestionScore]:
+    """By the id of the original the score that Jia and Liang's adversary takes.
+
+    An id is that of the original, or that with "-" and the name of a variant. The adversary takes for each original the
+    variant of the lowest F1 (the first of equals), and the original itself only where there is no variant.
+    """
+    variants: dict[str, list[str]] = {}
+    for name in scores:
+        variants.setdefault(name.partition("-")[0], []).append(name)
+    return {
+        original: min(
+            (scores[name] for name in [name for name in names if name != original] or names), key=lambda score: score.f1
+        )
+        for original, names in variants.items()
+    }
 
 
 def measure_files(file: Path, answers: Path, transformed: Path | None = None, *, name: str | None = None) -> Robustness:
