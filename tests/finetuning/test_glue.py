@@ -204,7 +204,7 @@ def test_longer_examples_are_cut_and_counted(glue, data, tmp_path, capsys):
     prepare([f"RTE={glue / 'RTE'}"], data, tmp_path / "out")
     again = capsys.readouterr().out.splitlines()
     assert again == [f"{tmp_path / 'out' / 'RTE'}: is already there; remove it to make it again", *printed[1:]]
-    with pytest.raises(TrueNegError, match="was made with another max_length; remove it"):
+    with pytest.raises(TrueNegError, match=r"was made with max_length 128 \(now 64\)"):
         prepare([f"RTE={glue / 'RTE'}"], data, tmp_path / "out", "--max-length", "64")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import re
 import shutil
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from attack import write_squad
 from fairseq.data import data_utils
 from fairseq.logging import metrics
 from fairseq.models import ARCH_CONFIG_REGISTRY
@@ -27,7 +27,7 @@ import truneg_fairseq
 from truneg_fairseq.data.tokenizer import BERT_SPECIALS, PretrainedVocabulary, wordpiece_tokenizer
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.finetuning import squad
-from truneg_fairseq.finetuning.squad import build_features, close_gaps, window_bounds
+from truneg_fairseq.finetuning.squad import build_features, window_bounds
 from truneg_fairseq.finetuning.squad_features import (
     SquadFeatures,
     answer_questions,
@@ -38,12 +38,9 @@ from truneg_fairseq.finetuning.squad_features import (
 from truneg_fairseq.finetuning.squad_files import (
     Answer,
     Question,
-    QuestionScore,
     SquadData,
     exact_match_and_f1,
-    write_squad,
 )
-from truneg_fairseq.vocabulary import fingerprint, read_symbols
 
 truneg_fairseq.register()
 
@@ -112,18 +109,6 @@ def test_best_windows_are_berts(tokens, room, stride):
     assert best_windows(bounds, tokens).tolist() == [best(position) for position in range(tokens)]
 
 
-def test_gaps_are_closed_to_the_token_they_touch():
-    text = "\u0301a\u200b b\u0301c \u200d d\0"
-    spans = np.array([[1, 2], [4, 5], [6, 7], [10, 11]], dtype=np.int32)
-    assert close_gaps(text, spans).tolist() == [[0, 3], [4, 6], [6, 7], [10, 12]]
-    assert close_gaps("\u200b", np.zeros((0, 2), np.int32)).shape == (0, 2)
-    # Two tokens spell the last character together.
-    shared = np.array([[0, 1], [0, 1], [3, 4]], dtype=np.int32)
-    assert close_gaps("é\u200b d", shared).tolist() == [[0, 1], [0, 2], [3, 4]]
-    within = np.array([[0, 3], [1, 2], [4, 5]], dtype=np.int32)
-    assert close_gaps("abc d", within).tolist() == within.tolist()
-
-
 CONTEXT = "The cat sat, (the cat) sat. 日本 cat!"
 
 
@@ -138,9 +123,9 @@ def test_windows_as_tokens(vocabularies, tmp_path, monkeypatch):
     file = one_question(CONTEXT, (Answer("sat. 日", begin),))
     monkeypatch.setattr(squad, "DOC_STRIDE", 4)
     monkeypatch.setattr(squad, "MAX_QUERY_LENGTH", 2)
-    made, counts = build_features(file, vocabulary, 12, training=True)
-    made.save(tmp_path)
-    features = SquadFeatures.load(tmp_path)
+    made, counts = build_features(file, vocabulary, max_length=12, split="train")
+    made.save(tmp_path / "train.npz")
+    features = SquadFeatures.load(tmp_path / "train.npz")
     np.testing.assert_equal(vars(features), vars(made))
     shown = [" ".join(vocabulary.symbols[i] for i in features.tokens(w)) for w in range(len(features))]
     assert shown == [
@@ -159,28 +144,31 @@ def test_windows_as_tokens(vocabularies, tmp_path, monkeypatch):
     ]
     assert [CONTEXT[a:b] for a, b in features.spans(2)[4:-1]] == ["sat", ".", "日", "本", "cat", "!"]
     assert features.spans(2)[[0, 3, -1]].tolist() == [[-1, -1]] * 3
-    assert (counts["windows"], counts["windows without the answer"], counts["tokens"]) == (3, 1, 35)
-    assert (counts["unknown"], counts["questions cut"]) == (1, 1)
+    assert (counts["windows"], counts["windows without the answer"], counts["questions cut"]) == (3, 1, 1)
+    content = (tmp_path / "train.npz").read_bytes()
+    (tmp_path / "train.npz").write_bytes(content[: len(content) // 2])
+    with pytest.raises(TrueNegError, match=r"train.npz: cannot be read .*; expected the windows .*prepare it again"):
+        SquadFeatures.load(tmp_path / "train.npz")
 
 
 def test_which_answer_is_the_label(vocabularies):
     second = CONTEXT.index("cat)")
 
-    def build(*answers: tuple[str, int], training: bool, **changes: object) -> tuple:
+    def build(*answers: tuple[str, int], split: str = "train", **changes: object) -> tuple:
         file = one_question(CONTEXT, tuple(Answer(*a) for a in answers), **changes)
-        features, counts = build_features(file, vocabularies["wordpiece"], 80, training=training)
+        features, counts = build_features(file, vocabularies["wordpiece"], max_length=80, split=split)
         label = features.window_answer.tolist()
         return [features.answer_text(0, *row) for row in label if row[0]], len(features.ids), counts["not found"]
 
     # The first that is at its place.
-    assert build(("sat", 4), ("cat", second), ("The", 0), training=True) == (["cat"], 1, {})
+    assert build(("sat", 4), ("cat", second), ("The", 0)) == (["cat"], 1, {})
     wrong = {"answer not at its place in the context": ["q"]}
-    assert build(("cat", 5), training=True) == ([], 0, wrong)
-    assert build(("cat", 5), training=False) == ([], 1, wrong)
-    assert build(("cat", -4), training=True)[2] == build(("", 4), training=True)[2] == wrong
-    assert build((" ", 3), training=True) == ([], 0, {"answer without a token": ["q"]})
-    assert build(training=True) == ([], 0, {"no answer given": ["q"]})
-    assert build(training=True, impossible=True) == ([], 1, {})
+    assert build(("cat", 5)) == ([], 0, wrong)
+    assert build(("cat", 5), split="valid") == ([], 1, wrong)
+    assert build(("cat", -4))[2] == build(("", 4))[2] == wrong
+    assert build((" ", 3)) == ([], 0, {"answer without a token": ["q"]})
+    assert build() == ([], 0, {"no answer given": ["q"]})
+    assert build(impossible=True) == ([], 1, {})
 
 
 # Words, white space, and what tokenizers drop, join or spell with several tokens.
@@ -204,7 +192,7 @@ def test_the_answer_is_cut_whole_from_any_text(kind, vocabularies, context, wher
     text = context[start : start + where[1]].strip()
     begin = context.find(text, start)
     file = one_question(context, (Answer(text, begin),) if text else ())
-    features, counts = build_features(file, vocabulary, 24, training=False)
+    features, counts = build_features(file, vocabulary, max_length=24, split="valid")
     cuts = [features.answer_text(w, *row) for w, row in enumerate(features.window_answer) if row[0]]
     words = [m for m in re.finditer(r"\S+", context) if m.start() < begin + len(text) and m.end() > begin]
     # Not of dropped characters alone.
@@ -222,7 +210,7 @@ def test_no_answer_begins_on_a_token_of_no_characters(kind, vocabularies):
     """SentencePiece and GPT-2 spell the space before an unknown letter as a token of its own."""
     vocabulary = vocabularies[kind]
     file = one_question("日本 t 🙂 t", (Answer("t", 3),))
-    features, _ = build_features(file, vocabulary, 96, training=False)
+    features, _ = build_features(file, vocabulary, max_length=96, split="valid")
     (begins,) = SquadDataset(features, "valid", 1, shuffle=False).collater([0])["begins"].numpy()
     spans = features.spans(0)
     empty = (spans[:, 0] >= 0) & (spans[:, 1] == spans[:, 0])
@@ -233,25 +221,20 @@ def test_no_answer_begins_on_a_token_of_no_characters(kind, vocabularies):
 # -- files
 
 
-@pytest.fixture
-def files(tmp_path) -> str:
-    """The same questions to train on and to validate, as an option; the second has its answer at a wrong place."""
-    (tmp_path / "files").mkdir()
+def test_prepare(data, tmp_path, capsys):
+    """What is printed; the second question has its answer at a wrong place."""
+    folder, output = tmp_path / "files", tmp_path / "out"
+    folder.mkdir()
     answers = {"q1": (Answer("cat", 4),), "q2": (Answer("cat", 5),), "q9": ()}
     questions = [Question(name, "Cat?", CONTEXT, known, impossible=not known) for name, known in answers.items()]
     for name in ("train-v2.0", "dev-v2.0"):
-        path = tmp_path / "files" / f"{name}.json"
-        write_squad(path, SquadData(tuple(questions), "v2.0", unanswerable=True))
-        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
-    return f"SQuAD={tmp_path / 'files'}"
-
-
-def test_prepare(files, data, tmp_path, capsys):
-    arguments = ("--task", files, "--data", data, "--output-dir", tmp_path / "out")
+        write_squad(folder / f"{name}.json", SquadData(tuple(questions), "v2.0", unanswerable=True))
+        (folder / f"{name}.json").write_bytes(b"\xef\xbb\xbf" + (folder / f"{name}.json").read_bytes())
+    arguments = ("--task", f"SQuAD={folder}", "--data", data, "--output-dir", output)
     truneg_data("prepare", *arguments)
     printed = capsys.readouterr().out.splitlines()
     assert printed == [
-        f"{tmp_path / 'out' / 'SQuAD'}: made",
+        f"{output / 'SQuAD'}: made",
         "train: 2 questions, 1 impossible, 1 contexts, 2 windows, 1 windows without the answer, 38 tokens, 1 unknown, "
         "0 questions cut",
         "train: left out 1, answer not at its place in the context (q2)",
@@ -259,33 +242,27 @@ def test_prepare(files, data, tmp_path, capsys):
         "0 questions cut",
         "valid: kept 1, answer not at its place in the context (q2)",
     ]
-    info = json.loads((tmp_path / "out" / "SQuAD" / "info.json").read_text())
-    assert info["vocabulary"] == fingerprint(read_symbols(tmp_path / "out" / "SQuAD"))
-    assert info["max_length"] == 384
-    features = SquadFeatures.load(tmp_path / "out" / "SQuAD" / "train")
-    assert features.ids == ["q1", "q9"]
+    features = SquadFeatures.load(output / "SQuAD" / "train.npz")
+    assert (features.ids, features.answers) == (["q1", "q9"], [["cat"], []])
     assert features.impossible.tolist() == [False, True]
-    assert features.answers == [["cat"], []]
-    assert features.answer_text(0, *features.window_answer[0]) == "cat"
     truneg_data("prepare", *arguments)
     again = capsys.readouterr().out.splitlines()
-    assert again == [f"{tmp_path / 'out' / 'SQuAD'}: is already there; remove it to make it again", *printed[1:]]
-    with pytest.raises(TrueNegError, match="was made with max_length "):
-        truneg_data("prepare", *arguments, "--max-length", 512)
+    assert again == [f"{output / 'SQuAD'}: is already there; remove it to make it again", *printed[1:]]
     shutil.copytree(data, cased := tmp_path / "cased")
     tokenizer = (cased / "tokenizer.json").read_text(encoding="utf-8")
     (cased / "tokenizer.json").write_text(re.sub('"lowercase": true', '"lowercase": false', tokenizer))
-    with pytest.raises(TrueNegError, match="was made with another tokenizer_sha256; remove it"):
-        truneg_data("prepare", *arguments[:-4], "--data", cased, *arguments[-2:])
-
-
-def test_two_files_of_a_split_are_one_line(files, data, tmp_path):
-    folder = Path(files.removeprefix("SQuAD="))
     shutil.copy(folder / "dev-v2.0.json", folder / "dev-v1.1.json")
-    with pytest.raises(TrueNegError, match=r"has dev-v1\.1\.json, dev-v2\.0\.json, .*; expected one file with"):
-        truneg_data("prepare", "--task", files, "--data", data, "--output-dir", tmp_path / "out")
     named = [f"SQuAD={folder / name}.json" for name in ("train-v2.0", "dev-v2.0")]
-    truneg_data("prepare", "--task", *named, "--data", data, "--output-dir", tmp_path / "out")
+    for words, message in (
+        (arguments, r"has dev-v1\.1\.json, dev-v2\.0\.json, .*; expected one file with"),
+        (
+            ("--task", *named, *arguments[2:], "--max-length", 512),
+            r"was made with max_length 384 \(now 512\); rem",
+        ),
+        ((*arguments, "--task", *named, "--data", cased), r"was made with another tokenizer_sha256; remove it"),
+    ):
+        with pytest.raises(TrueNegError, match=message):
+            truneg_data("prepare", *words)
 
 
 # -- answers
@@ -320,7 +297,7 @@ def test_the_best_span_is_the_best_of_all(seed, rows, size, longest):
 
 def random_answers(prepared: Path, seed: int) -> tuple[SquadFeatures, np.ndarray]:
     """Features, and a random span of every window with random scores."""
-    features, generator = SquadFeatures.load(prepared / "valid"), np.random.default_rng(seed)
+    features, generator = SquadFeatures.load(prepared / "valid.npz"), np.random.default_rng(seed)
     answers = np.zeros((len(features), 5))
     for window in range(len(features)):
         span = np.sort(generator.choice(np.flatnonzero(features.spans(window)[:, 0] >= 0), 2))
@@ -352,18 +329,6 @@ def test_a_question_without_any_span_is_answered_with_nothing(prepared):
     answers[features.window_question == 1, 1:4] = [90, 90, -np.inf]
     texts, _ = answer_questions(features, answers, unanswerable=False)
     assert [name for name, text in texts.items() if not text] == [features.ids[1]]
-    assert answer_questions(features, answers[:0], unanswerable=False) == ({}, {})
-
-
-def test_scores_are_the_official_ones(prepared):
-    """1.1 against 2.0: an empty answer is right only for a question without one."""
-    features = SquadFeatures.load(prepared[True] / "valid")
-    (has, none, third), (truth, *_) = features.ids[:3], features.answers[0]
-    answers = {none: "", has: f"The {truth}!", third: ""}
-    right, wrong = QuestionScore(1, 1.0), QuestionScore(0, 0.0)
-    assert score_answers(features, answers, unanswerable=False) == {has: right, third: wrong}, "one has no true answer"
-    scores = score_answers(features, answers, unanswerable=True)
-    assert list(scores.items()) == [(has, right), (none, right), (third, wrong)]
 
 
 # -- task, criterion and head
@@ -387,33 +352,21 @@ def make_model(task: SquadTask, **sizes: int) -> Any:
     return model
 
 
-def test_batches_are_the_features(prepared):
+def test_batches_are_the_features_in_another_order_each_epoch(prepared):
     task = make_task(prepared[False])
     dataset = task.dataset("valid")
-    known = dataset.features
-    windows = [3, 0, len(known) - 1]
+    known, windows = dataset.features, [3, 0, len(dataset) - 1]
     batch = dataset.collater(windows)
-    net_input, width = batch["net_input"], batch["net_input"]["src_tokens"].size(1)
-    assert batch["id"].tolist() == windows
-    assert (batch["nsentences"], batch["split"]) == (3, "valid")
-    assert width == max(known.lengths[windows])
-    assert batch["ntokens"] == sum(known.lengths[windows]) == int(net_input["src_lengths"].sum())
+    tokens, width = batch["net_input"]["src_tokens"], max(known.lengths[windows])
+    assert (batch["id"].tolist(), batch["split"], tokens.size(1)) == (windows, "valid", width)
     for row, window in enumerate(windows):
-        length = known.lengths[window]
-        tail = [False] * (width - length)
-        assert net_input["src_tokens"][row].tolist() == [*known.tokens(window), *[1] * (width - length)]
-        assert batch["context"][row].tolist() == [*(known.spans(window)[:, 0] >= 0), *tail]
-        assert batch["begins"][row].tolist() == [*known.max_context(window), *tail]
+        tail = width - known.lengths[window]
+        assert tokens[row].tolist() == [*known.tokens(window), *[1] * tail]
+        assert batch["context"][row].tolist() == [*(known.spans(window)[:, 0] >= 0), *[False] * tail]
+        assert batch["begins"][row].tolist() == [*known.max_context(window), *[False] * tail]
         assert batch["target"][row].tolist() == known.window_answer[window].tolist()
-    assert net_input["padded"]
-    assert not dataset.collater([0, 0])["net_input"]["padded"]
-    assert dataset.collater([]) == {}
-    assert (batch["begins"] <= batch["context"]).all()
+    assert batch["net_input"]["padded"] and not dataset.collater([0, 0])["net_input"]["padded"]
     assert not batch["begins"].equal(batch["context"])  # windows overlap
-
-
-def test_every_epoch_has_an_order_of_its_own(prepared):
-    task = make_task(prepared[False])
 
     def order(epoch: int) -> list[int]:
         iterator = task.get_batch_iterator(task.dataset("train"), max_sentences=4, seed=1, epoch=epoch)

@@ -132,7 +132,7 @@ def test_the_settings_are_electras(pretrained, features, tmp_path):
     """What fairseq-train is given: two epochs of batches of 32 windows."""
     options = FinetuneOptions(models=[str(pretrained)], prepared=features.parent, output=tmp_path, seeds=[7], cpu=True)
     (run,) = check(options)
-    updates = 2 * math.ceil(len(SquadFeatures.load(features / "train")) / 32)
+    updates = 2 * math.ceil(len(SquadFeatures.load(features / "train.npz")) / 32)
     expected = f"""
     --seed 7 --lr 0.0001 --layer-lr-decay 0.8 --weight-decay 0.01 --optimizer electra_adam --lr-scheduler electra_linear
     --warmup-ratio 0.1 --batch-size 32 --clip-norm 1.0 --max-epoch 2 --task squad --max-update {updates}

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pyarrow.parquet
 import pytest
+from attack import write_squad
 from support.commands import shared_file
 from support.squad_examples import mixed_predictions, one_line
 
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.finetuning import squad_files as scorer
-from truneg_fairseq.finetuning.squad_files import Answer, Question, SquadData, read_squad, write_squad
+from truneg_fairseq.finetuning.squad_files import Answer, Question, SquadData, read_squad
 
 
 def question(name: str, *answers: str) -> Question:
@@ -107,15 +108,12 @@ def test_squad_2(capsys, tmp_path):
     assert report["exact"] == 60.0
 
 
-def test_the_best_threshold_counts_answers_to_unanswerable_questions(capsys, tmp_path):
+def test_thresholds_count_answers_to_unanswerable_questions(capsys, tmp_path):
+    """The best one, and the script's own, which is 1: differences of logits may pass it."""
     report = score_2(tmp_path, capsys, {"wrong": 0.05, "has": 0.1, "half": 0.2, "article": 0.3, "none": 0.9})
     # From the two without answer: -1 for "wrong", +1 for "has" and "article", and of equals the first counts.
     assert (report["best_exact"], report["best_exact_thresh"]) == (60.0, 0.3)
     assert (report["best_f1"], report["best_f1_thresh"]) == (pytest.approx(100 * (3 + 2 / 3) / 5), 0.3)
-
-
-def test_scores_of_no_answer_above_one_take_the_answer(capsys, tmp_path):
-    """The script's own threshold is 1, which differences of logits may pass."""
     report = score_2(tmp_path, capsys, {"has": 0.5, "half": 1, "none": 4.5, "wrong": 4, "article": 1.5})
     # "wrong" becomes right; "article", which has an answer in the file, becomes wrong; 1 itself is not above.
     assert (report["exact"], report["NoAns_exact"]) == (60.0, 100.0)
@@ -146,28 +144,20 @@ def test_what_makes_a_file_squad_2(tmp_path, entries, versions, impossible):
         assert read_squad(tmp_path / "copy.json") == data
 
 
-ROWS = [
-    {"id": name, "title": None, "context": "Ann met Bo.", "question": text, "answers": answers}
-    for name, text, answers in (
-        (7, "who?", {"text": ["Bo"], "answer_start": [8]}),
-        ("b", "?", {"text": [], "answer_start": []}),
-    )
-]
-
-
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
 @pytest.mark.parametrize("count", [1, 2])
 def test_rows_as_hugging_face_writes_them(form, count, tmp_path):
     """Integer ids are GermanQuAD's; an empty list of answers is SQuAD 2.0's, and the title of others is null."""
-    rows, path = ROWS[:count], tmp_path / f"rows.{form}"
+    answers = [{"text": ["Bo"], "answer_start": [8]}, {"text": [], "answer_start": []}][:count]
+    same = {"title": None, "context": "Ann met Bo.", "question": "who?"}
+    rows, path = [{"id": 7 + n, **same, "answers": given} for n, given in enumerate(answers)], tmp_path / f"rows.{form}"
     if form == "jsonl":
-        path.write_text("\ufeff" + "".join(f"{json.dumps(row)}\n\r\n" for row in rows), encoding="utf-8")
+        path.write_text("".join(f"{json.dumps(row)}\n\r\n" for row in rows))
     else:
-        table = pyarrow.Table.from_pylist([{**row, "id": str(row["id"])} for row in rows])
-        pyarrow.parquet.write_table(table, path)
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
     expected = (
         Question("7", "who?", "Ann met Bo.", (Answer("Bo", 8),)),
-        Question("b", "?", "Ann met Bo.", (), impossible=True),
+        Question("8", "who?", "Ann met Bo.", (), impossible=True),
     )
     assert read_squad(path) == SquadData(expected[:count], "", unanswerable=count == 2)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import squad_examples
-from support.commands import shared_file
+from support.commands import REPOSITORY, run_command, shared_file
 from support.squad_examples import PANTHERS, WHO, one_line, question
 
 from truneg_fairseq.commands.main import run_as_script
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.finetuning.squad_files import Answer, Question, SquadData, read_squad, write_squad
+from truneg_fairseq.finetuning.squad_files import Answer, Question, SquadData, read_squad
 from truneg_fairseq.results.result import read_results
 
 for package in ("spacy", "lemminflect"):
@@ -25,7 +26,9 @@ for package in ("spacy", "lemminflect"):
 import english  # noqa: E402
 import score  # noqa: E402
 import swap_synonyms  # noqa: E402
-from attack import Attack, Edit, Pair, attack, edited, measure, read_pairs  # noqa: E402
+from add_sentence import AddSentenceDiverse, insertion_place  # noqa: E402
+from attack import Attack, Edit, Pair, edited, measure, read_pairs, write_squad  # noqa: E402
+from parsed import English, Text  # noqa: E402
 from swap_synonyms import SwapSynWordNet  # noqa: E402
 
 SCRIPTS = {"attack": swap_synonyms.main, "score": score.main}
@@ -52,14 +55,6 @@ def error(name: str, *arguments: object) -> str:
     return one_line(lambda: run_as_script(SCRIPTS[name], [*map(str, arguments)]))
 
 
-@pytest.fixture(scope="module")
-def swap(wordnet):
-    return SwapSynWordNet()
-
-
-# Edits
-
-
 @given(data=st.data())
 @settings(max_examples=80, deadline=None)
 def test_edits_keep_every_answer(data):
@@ -82,10 +77,8 @@ def test_edits_keep_every_answer(data):
     assert len(changed.context) == len(context) + grown
 
 
-# SwapSynWordNet
-
-
-def test_swaps_are_synonyms_of_the_context_only(swap):
+def test_swaps_are_synonyms_of_the_context_only(wordnet):
+    swap = SwapSynWordNet()
     context = PANTHERS + " The big car began to move quickly." * 3
     original = question("Which big team?", "Denver Broncos", "Carolina", context=context)
     changed, details = swap.apply(original, random.Random(1))
@@ -96,36 +89,6 @@ def test_swaps_are_synonyms_of_the_context_only(swap):
         assert synonym in swap.candidates(word, "XX")
         assert synonym.lower() != word.lower()
         assert word.lower() not in ("the", "of", "a", "to", "in", "at", "them", "denver", "broncos", "carolina", ".")
-
-
-def test_candidates_are_of_the_part_of_speech(swap):
-    assert "auto" in swap.candidates("car", "NN")
-    assert swap.candidates("car", "VB") == []
-    assert "promptly" in swap.candidates("quickly", "RB")
-    assert "gravid" in swap.candidates("big", "JJ")
-    assert "gravid" not in swap.candidates("big", "RB")
-    assert swap.candidates("big", "XX") == sorted({*swap.candidates("big", "JJ"), *swap.candidates("big", "RB")})
-    assert not any("_" in name or name == "Car" for name in swap.candidates("Car", "NNP"))
-    assert "50" not in swap.candidates("50", "CD")
-    assert "fifty" in swap.candidates("50", "CD")
-
-
-def test_the_seed_and_the_id_decide_and_nothing_else(swap):
-    questions = tuple(Question(f"q{n}", "?", PANTHERS, WHO.answers) for n in range(6))
-    first = attack(SquadData(questions), swap, 1)
-    again = attack(SquadData(questions[::-1]), swap, 1)
-    other = attack(SquadData(questions), swap, 2)
-    contexts = [pair.transformed.context for pair in first.pairs]
-    assert contexts == [pair.transformed.context for pair in again.pairs][::-1]
-    assert contexts != [pair.transformed.context for pair in other.pairs]
-    assert len(set(contexts)) > 1  # other questions on the paragraph have other swaps
-
-
-def test_stop_words_and_answers_stay(swap):
-    # WordNet knows nouns "He" (helium), "has" (hectares), "a", "can", "in", "it" and "at".
-    asked = question("?", "cat", context="He has a can in it at a car, a cat.")
-    swapped = {swap.apply(asked, random.Random(seed))[1]["swaps"][0][1] for seed in range(12)}
-    assert swapped == {"car"}
 
 
 def test_a_changed_pipeline_is_refused(monkeypatch):
@@ -139,9 +102,6 @@ def test_a_changed_pipeline_is_refused(monkeypatch):
             english.load_english(parse=True)
 
 
-# The commands
-
-
 def test_attack_and_score(capsys, tmp_path, wordnet):
     no_rule = question("Name an old team.", "Broncos", context="Of the Broncos.", name="q3")
     source, output = squad(tmp_path / "in.json", WHO, WHERE, no_rule), tmp_path / "out.json"
@@ -153,7 +113,6 @@ def test_attack_and_score(capsys, tmp_path, wordnet):
     assert [asked.id for asked in transformed.questions] == ["q1", "q2"]
     assert tuple(pair.transformed for pair in pairs.pairs) == transformed.questions
     assert tuple(pair.original for pair in pairs.pairs) == (WHO, WHERE)
-    assert all(asked.require_legal("out") for asked in transformed.questions)
     content = output.read_bytes()
     run(capsys, "attack", source, output)
     assert output.read_bytes() == content
@@ -173,23 +132,6 @@ def test_attack_and_score(capsys, tmp_path, wordnet):
     assert line.metrics["transformed_exact_match"] == 0.5
     assert line.example_ids == ["q1", "q2"]
     assert line.examples["original_exact_match"] == [1.0, 1.0]
-
-
-def test_squad_2_stays_squad_2(capsys, tmp_path, wordnet):
-    """Questions without an answer are swapped too, and marked as before; 2.0's rules score them."""
-    silent = replace(question("Where did the Panthers move?", name="q0"), impossible=True)
-    source = tmp_path / "in.json"
-    write_squad(source, SquadData((silent, WHO), "v2.0", unanswerable=True))
-    printed = run(capsys, "attack", source, tmp_path / "out.json")
-    assert "applies to 2 of 2 questions" in printed
-    assert "Where did the Panthers move?  [no answer]" in printed
-    transformed = read_squad(tmp_path / "out.json")
-    assert (transformed.version, transformed.unanswerable) == ("v2.0", True)
-    assert [asked.impossible for asked in transformed.questions] == [True, False]
-    pairs = read_pairs(tmp_path / "out.pairs.json")
-    assert tuple(pair.transformed for pair in pairs.pairs) == transformed.questions
-    measured = measure(pairs, {"q0": "", "q1": "Denver Broncos"}, {"q0": "Carolina", "q1": "Denver Broncos"})
-    assert measured.report()["exact_match"]["transformed"] == 50
 
 
 def test_the_interval_of_the_drop_is_paired():
@@ -259,3 +201,40 @@ def test_real_adversarial_files_score_as_in_jia_and_liangs_script(tmp_path, caps
     assert report["f1"]["original"] == pytest.approx(61.36215796358906)
     assert report["exact_match"]["transformed"] == pytest.approx(44.4)
     assert report["f1"]["transformed"] == pytest.approx(72.9597053776264)
+
+
+@pytest.mark.slow
+def test_the_script_attacks_a_file(tmp_path, wordnet):
+    """SQuAD 2.0 stays 2.0; of a question without an answer nothing is made, nor of one that no rule fits."""
+    silent = replace(question("Where did the Panthers move?", name="q0"), impossible=True)
+    no_rule = question("Name an old team.", "Broncos", context="Of the Broncos.", name="q3")
+    source, output = tmp_path / "in.json", tmp_path / "out.json"
+    write_squad(source, SquadData((silent, WHO, no_rule), "v2.0", unanswerable=True))
+    script = REPOSITORY / "user_dir_examples" / "attacks" / "add_sentence.py"
+    printed = run_command([sys.executable, script, source, output], cwd=tmp_path).stdout
+    assert "AddSentenceDiverse applies to 1 of 3 questions (33.3 %)" in printed
+    assert "  not applied to 1: no rule makes a statement of the question" in printed
+    transformed = read_squad(output)
+    (pair,) = read_pairs(tmp_path / "out.pairs.json").pairs
+    assert (transformed.version, transformed.questions) == ("v2.0", (pair.transformed,))
+    assert pair.original == WHO
+    assert pair.details["sentence"] in json.loads(output.read_text())["data"][0]["paragraphs"][0]["context"]
+
+
+def test_the_added_sentence_precedes_the_answers_and_keeps_their_offsets(wordnet):
+    changed, details = AddSentenceDiverse(english=English()).apply(WHO, random.Random(1))
+    sentence = details["sentence"]
+    assert changed.context == PANTHERS.replace("The Denver", f"{sentence} The Denver")
+    starts = [PANTHERS.index(answer.text) + len(sentence) + 1 for answer in WHO.answers]
+    assert starts == [answer.start for answer in changed.answers]
+    assert sentence == f"The UNICEF team of {details['answer']} represented the UNICEF in 2005."
+    assert changed.text == WHO.text
+
+
+def test_an_answer_across_sentences_stays_whole():
+    text = Text((), (0, 10, 20, 30))
+    assert insertion_place(text, [Answer("x", 25)]) == 20
+    assert insertion_place(text, [Answer("x", 20)]) == 20
+    assert insertion_place(text, [Answer("x", 25), Answer("y" * 8, 15)]) == 10
+    assert insertion_place(text, [Answer("x", 25), Answer("y" * 8, 15), Answer("z" * 8, 5)]) == 0
+    assert insertion_place(text, [Answer("x", 25), Answer("y" * 5, 15)]) == 20

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ..data.tokenizer import PretrainedVocabulary
 from ..errors import TrueNegError
+from ..files import write_json
 from ..results.result import Metric
 from ..vocabulary import UNKNOWN
 from ..workers import Progress
@@ -26,7 +27,7 @@ from .squad_features import (
     answer_questions,
     score_answers,
 )
-from .squad_files import Question, SquadData, exact_match_and_f1, read_squad, write_json
+from .squad_files import Question, SquadData, exact_match_and_f1, read_squad
 from .task import LARGE_WIDTH, FinetuningTask, Recipe, answer_all, electra_layer_lr_decay
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class Squad(FinetuningTask):
     def evaluate(self, model: Any, task: Any, prepared: Path, folder: Path) -> dict[str, Any]:
         features = SquadFeatures.load(prepared / "valid.npz")
         texts, _ = answer(model, task, features)
-        write_json(texts, folder / ANSWERS_NAME)
+        write_json(folder / ANSWERS_NAME, texts)
         scores = score_answers(features, texts, unanswerable=task.unanswerable)
         examples = {
             "exact_match": [float(score.exact) for score in scores.values()],
@@ -105,9 +106,9 @@ class Squad(FinetuningTask):
         features = SquadFeatures.load(prepared / "test.npz")
         texts, probabilities = answer(model, task, features, options.threshold)
         if options.na_prob_file is not None:  # in the official format of SQuAD 2.0
-            write_json(probabilities, options.na_prob_file)
+            write_json(options.na_prob_file, probabilities)
         if options.output is not None:
-            write_json(texts, options.output)
+            write_json(options.output, texts)
         unanswerable = bool(features.impossible.any())
         scores = score_answers(features, texts, unanswerable=unanswerable)
         return {"examples": len(texts), **(exact_match_and_f1(scores, unanswerable=unanswerable) if scores else {})}

@@ -8,14 +8,12 @@ empty answers as equal. They add up floating-point numbers in the order of the d
 from __future__ import annotations
 
 import itertools
-import json
 import re
 import string
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -23,7 +21,6 @@ import numpy as np
 from .. import files
 from ..data.text import read_table
 from ..errors import TrueNegError, refuse
-from ..files import replacing_text
 
 _FORMAT = "SQuAD's JSON"
 _VERSION_2 = re.compile(r"v?2(\.\d+)*")
@@ -153,33 +150,6 @@ def _answers(entry: _Question) -> tuple[Answer, ...] | None:
     if isinstance(entry.answers, _Answers):
         return tuple(itertools.starmap(Answer, zip(entry.answers.text, entry.answers.answer_start, strict=True)))
     return None if entry.answers is None else tuple(entry.answers)
-
-
-def write_squad(path: Path, data: SquadData) -> None:
-    """Writes a file in SQuAD's format: questions next to each other on one paragraph share it."""
-
-    def entry(question: Question) -> dict[str, Any]:
-        written = {"id": question.id, "question": question.text, "answers": msgspec.to_builtins(question.answers)}
-        return written | ({"is_impossible": question.impossible} if data.unanswerable else {})
-
-    articles = [
-        {
-            "title": title,
-            "paragraphs": [
-                {"context": context, "qas": list(map(entry, asked))}
-                for context, asked in itertools.groupby(questions, key=lambda question: question.context)
-            ],
-        }
-        for title, questions in itertools.groupby(data.questions, key=lambda question: question.title)
-    ]
-    write_json({"version": data.version, "data": articles}, path)
-
-
-def write_json(content: object, path: Path) -> None:
-    """Writes a line of JSON."""
-    with replacing_text(path) as stream:
-        json.dump(content, stream, ensure_ascii=False)
-        stream.write("\n")
 
 
 def read_predictions(path: Path) -> dict[str, str]:

@@ -7,6 +7,7 @@ swap_synonyms.py and add_sentence.py beside this file.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import random
 from collections import Counter
@@ -20,7 +21,7 @@ import msgspec
 import numpy as np
 
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.files import read_json, replacing_file, require_different, require_writable
+from truneg_fairseq.files import read_json, replacing_file, require_different, require_writable, write_json
 from truneg_fairseq.finetuning.squad_files import (
     ZERO,
     Answer,
@@ -33,7 +34,6 @@ from truneg_fairseq.finetuning.squad_files import (
     require_answer,
     score_question,
     score_questions,
-    write_squad,
 )
 from truneg_fairseq.flags import option
 from truneg_fairseq.results.intervals import Interval, Ratio, ratios_as_fields, seed_interval
@@ -169,6 +169,26 @@ def attack_file(options: AttackOptions, make: Callable[[], Transform]) -> list[s
     changed = tuple(pair.transformed for pair in result.pairs)
     write_squad(output, SquadData(changed, source.version, source.unanswerable))
     return [*_describe(result), f"wrote {output} and {pairs}"]
+
+
+def write_squad(path: Path, data: SquadData) -> None:
+    """Writes a file in SQuAD's format: questions next to each other on one paragraph share it."""
+
+    def entry(question: Question) -> dict[str, Any]:
+        written = {"id": question.id, "question": question.text, "answers": msgspec.to_builtins(question.answers)}
+        return written | ({"is_impossible": question.impossible} if data.unanswerable else {})
+
+    articles = [
+        {
+            "title": title,
+            "paragraphs": [
+                {"context": context, "qas": list(map(entry, asked))}
+                for context, asked in itertools.groupby(questions, key=lambda question: question.context)
+            ],
+        }
+        for title, questions in itertools.groupby(data.questions, key=lambda question: question.title)
+    ]
+    write_json(path, {"version": data.version, "data": articles})
 
 
 def read_pairs(path: Path) -> Attack:
