@@ -65,7 +65,8 @@ def test_an_experiment_measures_and_fine_tunes_by_ideas_of_ones_own(binarized, t
     (ideas / "pairs.py").write_text(TASK)
     official = write_official(tmp_path / "official", ["RTE"]) / "RTE"
     files = ("--data", data, "--max-length", 16, "--output-dir", tmp_path / "prepared")
-    run_command(truneg("data", "prepare", "--user-dir", ideas, "--task", f"pairs={official}", *files))
+    prepare = truneg("data", "prepare", "--user-dir", ideas, "--task", f"pairs={official}", *files)
+    run_command(prepare)
     written = FILE.replace("DATA", str(data)).replace("TEXT", str(text)).replace("PREPARED", str(tmp_path / "prepared"))
     (tmp_path / "file.yaml").write_text(written)
     command = truneg("experiment", tmp_path / "file.yaml", "--output", tmp_path / "out", "--cpu")
@@ -91,6 +92,10 @@ def test_an_experiment_measures_and_fine_tunes_by_ideas_of_ones_own(binarized, t
     assert changed.metrics["p"] < found["certainty"].metrics["p"]
 
     (ideas / "pairs.py").write_text(f"{TASK}\n# changed\n")
+    prepared = "prepared/pairs: was made with another fine-tuning task pairs; remove it and run"
+    assert prepared in run_command([*command, "--user-dir", ideas], check=False).stderr
+    shutil.rmtree(tmp_path / "prepared")
+    run_command(prepare)
     again = run_command([*command, "--user-dir", ideas]).stdout
     assert "trained in" not in again
     assert "pairs 1, baseline seed 1: done" in again

@@ -147,6 +147,39 @@ def test_a_kept_model_answers_files_of_the_tasks_format(checkpoint, prepared, tm
         TASKS["RTE"].answer(*load_finetuned(path, prepared / "RTE", cpu=True), "valid")
 
 
+MINE = """
+from truneg_fairseq import register_task
+from truneg_fairseq.finetuning.glue import Glue
+
+@register_task("mine")
+class Mine(Glue):
+    def __init__(self):
+        super().__init__("mine", ("sentence1", "sentence2"), "label", ("entailment", "not_entailment"))
+"""
+
+
+def test_a_task_of_ones_own_is_prepared_trained_and_answered(checkpoint, data, prepared, tmp_path, trainings, capsys):
+    ideas, official = tmp_path / "tasks_of_mine", prepared.parent / "official" / "RTE"
+    ideas.mkdir()
+    (ideas / "__init__.py").write_text(MINE)
+    files = ("--task", f"mine={official}", "--data", data, "--output-dir", tmp_path / "data", "--max-length", 16)
+    commands.truneg_data("prepare", "--user-dir", ideas, *files)
+    arguments = (checkpoint, tmp_path / "data", tmp_path, "--user-dir", ideas, "--seeds", 1, "--epochs", 1)
+    finetune(*arguments, "--keep-models")
+    (result,) = read_results([tmp_path / "results.jsonl"])
+    assert (result.task, len(result.settings["fine-tuning task mine"])) == ("mine", 64)
+    capsys.readouterr()
+    model = tmp_path / "runs/small/mine-1/model.pt"
+    main([str(word) for word in ("predict", model, official / "dev.tsv", "--user-dir", ideas, "--cpu")])
+    report = json.loads(capsys.readouterr().out)
+    assert report == {"examples": VALID, "accuracy": pytest.approx(100 * result.metrics["accuracy"])}
+    (ideas / "__init__.py").write_text(f"{MINE}\n# changed\n")
+    message = r"data/mine: was made with another fine-tuning task mine; remove it and run 'truneg data prepare' again"
+    with pytest.raises(SystemExit, match=message):
+        finetune(*arguments)
+    assert len(trainings.folders) == 1
+
+
 @pytest.mark.parametrize(
     ("precision", "dtype"),
     [

@@ -255,11 +255,8 @@ def test_prepare(data, tmp_path, capsys):
     named = [f"SQuAD={folder / name}.json" for name in ("train-v2.0", "dev-v2.0")]
     for words, message in (
         (arguments, r"has dev-v1\.1\.json, dev-v2\.0\.json, .*; expected one file with"),
-        (
-            ("--task", *named, *arguments[2:], "--max-length", 512),
-            r"was made with max_length 384 \(now 512\); rem",
-        ),
-        ((*arguments, "--task", *named, "--data", cased), r"was made with another tokenizer_sha256; remove it"),
+        (("--task", *named, *arguments[2:], "--max-length", 512), r"was made with max_length 384 \(now 512\)"),
+        (("--task", *named, "--data", cased, *arguments[4:]), "was made with another tokenizer_sha256; remove it"),
     ):
         with pytest.raises(TrueNegError, match=message):
             truneg_data("prepare", *words)
@@ -341,8 +338,8 @@ def make_task(folder: Path) -> SquadTask:
     return task
 
 
-def make_model(task: SquadTask, **sizes: int) -> Any:
-    args = argparse.Namespace(arch="electra_tiny", _name="electra_tiny", **{**SIZES, **sizes})
+def make_model(task: SquadTask) -> Any:
+    args = argparse.Namespace(arch="electra_tiny", _name="electra_tiny", **SIZES)
     ARCH_CONFIG_REGISTRY["electra_tiny"](args)
     torch.manual_seed(0)
     model = task.build_model(args)
@@ -401,10 +398,8 @@ def test_the_loss_is_over_the_context_and_none(prepared):
     assert half.dtype == torch.float32 and torch.isfinite(half)
 
 
-def test_a_model_or_checkpoint_that_does_not_fit_is_one_line(prepared):
+def test_a_checkpoint_of_another_vocabulary_is_one_line(prepared):
     task = make_task(prepared[False])
-    positions = one_line(lambda: make_model(task, max_positions=23))
-    assert "has windows of 24 tokens, the model has 23 positions; prepare the data with --max-length 23" in positions
     task.load_state_dict({})
     task.load_state_dict({"vocabulary": task.info["vocabulary"], "unanswerable": True})
     assert not task.unanswerable

@@ -23,7 +23,7 @@ from omegaconf import II, MISSING
 from torch import Tensor
 
 from ..criterions.masked_lm_true_neg import log_rates
-from ..errors import TrueNegError, one_line_errors
+from ..errors import one_line_errors
 from ..models.checkpoints import check_fingerprint
 from ..models.encoder import AnswerLogits
 from ..objectives.build import BITS
@@ -93,12 +93,6 @@ class SquadTask(FairseqTask):
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
         """The model with its head."""
         model = super().build_model(cfg, from_checkpoint)
-        with one_line_errors():
-            if self.info["max_length"] > model.max_positions():
-                raise TrueNegError(
-                    f"{self.cfg.data}: has windows of {self.info['max_length']} tokens, the model has "
-                    f"{model.max_positions()} positions; prepare the data with --max-length {model.max_positions()}"
-                )
         model.register_question_answering_head()
         return model
 

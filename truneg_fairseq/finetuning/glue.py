@@ -169,25 +169,23 @@ class Glue(FinetuningTask):
 
         Both int64 class ids or float64 scores (0 to 1), shape (N,).
         """
+        import torch
 
-        def answer(batch: dict[str, Any]) -> tuple[Any, Any, Any]:
+        def answer(batch: dict[str, Any]) -> list[Any]:
             head = task.cfg.classification_head_name
             logits, _ = model(**batch["net_input"], features_only=True, classification_head_name=head)
             if not bool(logits.isfinite().all()):
                 raise Diverged("the model's scores are NaN or infinite: it has diverged; lower --lr")
             values = logits.view(-1).double() if self.regression else logits.argmax(1)
-            return batch["id"].cpu().numpy(), values.cpu().numpy(), batch.get("target")
+            return [batch["id"], values, *([batch["target"].view(-1).to(values)] if "target" in batch else [])]
 
         task.load_dataset(split)
-        dataset, targets = task.dataset(split), None
-        values = np.zeros(len(dataset), dtype=np.float64 if self.regression else np.int64)
+        dataset = task.dataset(split)
         sizes = np.array([dataset.size(index) for index in range(len(dataset))])
-        for places, found, target in answer_all(model, dataset, answer, sizes):
-            values[places] = found
-            if target is not None:
-                targets = np.zeros_like(values) if targets is None else targets
-                targets[places] = target.view(-1).cpu().numpy()
-        return values, targets
+        answers = zip(*answer_all(model, dataset, answer, sizes), strict=True)
+        places, values, *targets = (torch.cat(parts).cpu().numpy() for parts in answers)
+        order = places.argsort()
+        return values[order], targets[0][order] if targets else None
 
     def score(self, values: NDArray[Any], targets: NDArray[Any]) -> dict[str, Any]:
         """The metrics that are reported of the task, as fractions, and what they are of each example.

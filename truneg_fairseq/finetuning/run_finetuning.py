@@ -162,6 +162,9 @@ def check(options: FinetuneOptions) -> list[FinetuningRun]:
     if not tasks:
         raise TrueNegError(f"--prepared {options.prepared}: has no task; expected a folder of 'truneg data prepare'")
     infos = [read_info(options.prepared / task.name) for task in tasks]
+    for task, info in zip(tasks, infos, strict=True):
+        remedy = "remove it and run 'truneg data prepare' again"
+        require_same(str(options.prepared / task.name), info, TASKS.digests([task.name]), remedy)
     check_precision(options.precision, cpu=options.cpu)
     register()
     runs = []

@@ -8,11 +8,13 @@ empty answers as equal. They add up floating-point numbers in the order of the d
 from __future__ import annotations
 
 import itertools
+import operator
 import re
 import string
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial, reduce
 from pathlib import Path
 
 import msgspec
@@ -220,14 +222,10 @@ def exact_match_and_f1(scores: Mapping[str, QuestionScore], *, unanswerable: boo
     """``exact_match`` and ``f1`` in percent, added up as the official script of the version does; 0 without scores."""
     if not scores:
         return {"exact_match": 0.0, "f1": 0.0}
-    if unanswerable:
-        report = _percentages_v2(scores.values())
-        return {"exact_match": report["exact"], "f1": report["f1"]}
-    exact, total_f1 = 0, 0.0
-    for score in scores.values():  # not sum(), which rounds less than the script does since Python 3.12
-        exact += score.exact
-        total_f1 += score.f1
-    return {"exact_match": 100.0 * exact / len(scores), "f1": 100.0 * total_f1 / len(scores)}
+    # Not by sum() in 1.1, which rounds less than the script's loop does since Python 3.12.
+    add: Callable[[list[float]], float] = sum if unanswerable else partial(reduce, operator.add)
+    exact, f1 = [float(score.exact) for score in scores.values()], [score.f1 for score in scores.values()]
+    return {"exact_match": 100.0 * add(exact) / len(scores), "f1": 100.0 * add(f1) / len(scores)}
 
 
 def score_files(
@@ -269,9 +267,9 @@ def score_v2(
         name: score if chances.get(name, 0.0) <= 1.0 else ZERO if answerable[name] else RIGHT
         for name, score in scores.items()
     }
-    report = _percentages_v2(final.values())
+    report = _percentages_v2(final)
     for prefix, wanted in (("HasAns", True), ("NoAns", False)):
-        part = [score for name, score in final.items() if answerable[name] is wanted]
+        part = {name: score for name, score in final.items() if answerable[name] is wanted}
         report |= {f"{prefix}_{key}": value for key, value in _percentages_v2(part).items()} if part else {}
     if no_answer_probabilities is None:
         return report
@@ -303,10 +301,6 @@ def require_all(questions: Sequence[Question], values: Mapping[str, object], wha
         )
 
 
-def _percentages_v2(scores: Iterable[QuestionScore]) -> dict[str, float]:
-    values = list(scores)
-    return {
-        "exact": 100.0 * sum(score.exact for score in values) / len(values),
-        "f1": 100.0 * sum(score.f1 for score in values) / len(values),
-        "total": len(values),
-    }
+def _percentages_v2(scores: Mapping[str, QuestionScore]) -> dict[str, float]:
+    found = exact_match_and_f1(scores, unanswerable=True)
+    return {"exact": found["exact_match"], "f1": found["f1"], "total": len(scores)}
