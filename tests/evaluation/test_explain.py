@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.masked_lms import evaluated
+from support.masked_lms import evaluated, opened
 from support.trainings import table_of
 from transformers import pipeline
 
@@ -66,6 +66,10 @@ def test_a_folder_of_hugging_face_is_explained_as_the_checkpoint(converted, bert
             assert one[name] == pytest.approx(other[name], abs=1e-4)
         assert named.get(one["prediction"], one["prediction"]) == other["prediction"]
         assert (one["verdict"], sorted(one["synonyms"])) == (other["verdict"], sorted(other["synonyms"]))
+    scorer, own = opened(bert)
+    pair = [own.vocabulary.symbols.index(theirs["car"][name]) for name in ("gold", "prediction")]
+    cosine = float(torch.cosine_similarity(*scorer.embeddings[pair], dim=0))
+    assert theirs["car"]["scores"]["embedding"] == pytest.approx(cosine, abs=1e-5)
 
 
 def test_the_verdict_is_the_tables_and_the_detectors(converted, tmp_path):

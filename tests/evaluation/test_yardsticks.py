@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import math
 
@@ -76,6 +77,8 @@ def test_minimal_pairs_by_the_command(bert, other, pairs, tmp_path, capsys):
     read = {(each.model, each.task): each for each in found}
     whole = read["first", "minimal pairs"]
     assert whole.examples["accuracy"][2] == 0.5
+    both = b"".join((pairs / f"{name}.jsonl").read_bytes() for name in ("a_b", "c"))
+    assert whole.settings["sha256"] == hashlib.sha256(both).hexdigest()
     assert row[2] == f"{100 * whole.metrics['accuracy']:.2f}"
     assert "\nminimal pairs: differences to first\n" in said
     assert read["second", "minimal pairs, c"].metrics["accuracy"] in (0.0, 1.0)

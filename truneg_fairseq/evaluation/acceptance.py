@@ -29,6 +29,7 @@ from ..workers import Progress
 from .lexsub import Place, lemma_of, places_of
 from .people import Judgements, is_accepted, is_conceivable
 from .scorer import Scorer, Tokens
+from .yardstick import ratios_of
 
 FOLDS = 5
 SAMPLES = 500  # resamples of targets for a ranking: each is sorted anew
@@ -115,30 +116,31 @@ def score_table(table: SynonymTable, pairs: JudgedPairs, tokens: Tokens) -> dict
     without votes, accepted, conceivable, and accepted among those with votes; and of the accepted one-token candidates
     the share that some pair has.
     """
-    rows = list[list[float]]()
+    items = list[dict[str, tuple[float, float]]]()
     for place in pairs.places:
         target, single = place.target, {candidate.word: token for token, candidate in place.single}
         shares = {candidate.word: candidate.share for candidate in target.candidates}
-        own, kinds, found = lemma_of(target.word, target.pos), list[list[bool]](), set[int]()
-        for synonym in table.synonyms(place.gold):
-            word = tokens.vocabulary.words[synonym] or ""
+        listed, own, judged = table.synonyms(place.gold), lemma_of(target.word, target.pos), list[float]()
+        of_own, recalled = 0, set[int]()
+        for word in (tokens.vocabulary.words[synonym] or "" for synonym in listed):
             lemma = lemma_of(word, target.pos)
             known = lemma if lemma in shares else word.lower()
-            judged = lemma != own and known in shares
-            accepted = judged and is_accepted(shares[known])
-            conceivable = judged and is_conceivable(shares[known])
-            kinds.append([True, lemma == own, lemma != own and not judged, accepted, conceivable])
-            found |= {single[known]} if accepted and known in single else set()
-        rows.append([*np.array(kinds).reshape(-1, 5).sum(axis=0), len(found)])
-    total, own_lemma, unjudged, accepted, conceivable, recalled = np.array(rows, dtype=np.float64).T
-    return {
-        "own lemma": Ratio(own_lemma, total),
-        "unjudged": Ratio(unjudged, total),
-        "accepted": Ratio(accepted, total),
-        "conceivable": Ratio(conceivable, total),
-        "accepted of judged": Ratio(accepted, total - own_lemma - unjudged),
-        "recall": Ratio(recalled, pairs.by_target(pairs.accepted)),
-    }
+            if lemma == own:
+                of_own += 1
+            elif known in shares:
+                judged.append(shares[known])
+                recalled |= {single[known]} if is_accepted(shares[known]) and known in single else set()
+        accepted = sum(map(is_accepted, judged))
+        parts = {
+            "own lemma": (of_own, len(listed)),
+            "unjudged": (len(listed) - of_own - len(judged), len(listed)),
+            "accepted": (accepted, len(listed)),
+            "conceivable": (sum(map(is_conceivable, judged)), len(listed)),
+            "accepted of judged": (accepted, len(judged)),
+            "recall": (len(recalled), sum(is_accepted(candidate.share) for _, candidate in place.single)),
+        }
+        items.append(parts)
+    return ratios_of(items, items[0])
 
 
 def score_ranking(

@@ -58,8 +58,8 @@ class Scores(NamedTuple):
 
 def ratios_of(items: Sequence[Mapping[str, tuple[float, float]]], metrics: Iterable[str]) -> dict[str, Ratio]:
     """The metrics of what each item adds to their numerators and denominators, nothing where it lacks one."""
-    parts = {name: np.array([each.get(name, (0.0, 0.0)) for each in items]).T.copy() for name in metrics}
-    return {name: Ratio(*part) for name, part in parts.items()}
+    parts = {name: np.array([each.get(name, (0, 0)) for each in items], dtype=np.float64).T for name in metrics}
+    return {name: Ratio(*part.copy()) for name, part in parts.items()}
 
 
 class Yardstick(ABC):
