@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -172,10 +174,18 @@ def test_model_files(tmp_path):
         acceptance_model({"table", "context"})
 
 
+def judge(data: Path, judgements: Path, *words: object) -> None:
+    command = ["synonyms", "judge", *words, "--data", data / "data-bin", "--judgements", judgements, "--cpu"]
+    main([str(word) for word in command])
+
+
 def test_the_command(folder, checkpoints, table, capsys):
-    data = ["--data", folder / "data-bin", "--judgements", folder / "swords.json.gz", "--cpu"]
-    detectors = ["--checkpoint", checkpoints["bert"], "--detector", "table", "embedding", "--hc-threshold", 0.01]
-    main([str(each) for each in ["synonyms", "judge", table, *data, *detectors]])
+    given = (folder, folder / "swords.json.gz")
+    for detector, line in (("table", "'table' needs a table"), ("embedding", "needs --checkpoint")):
+        with pytest.raises(SystemExit, match=line):
+            judge(*given, "--detector", detector)
+    detectors = ("--detector", "table", "embedding", "--hc-threshold", 0.01)
+    judge(*given, table, "--checkpoint", checkpoints["bert"], *detectors)
     said = capsys.readouterr().out
     assert "own.npz 5 20.0" in " ".join(said.split())
     assert "accepted at 4" in said
@@ -187,16 +197,11 @@ def test_the_command(folder, checkpoints, table, capsys):
 def test_fit_from_judgements_to_a_training(folder, checkpoints, table, tmp_path, capsys):
     """The real command: its folds' figures, its files, judged by them again, and a criterion that reads one."""
     judgements = write(tmp_path / "many.json", many(WORDS[:12]))
-    data = ["--data", folder / "data-bin", "--judgements", judgements, "--cpu", "--checkpoint", checkpoints["bert"]]
-    detectors = ["embedding", "context", "table+embedding+context"]
-    fit = ["synonyms", "judge", table, *data, "--detector", *detectors, "--fit", tmp_path / "fitted"]
-    main([str(each) for each in fit])
+    checkpoint, detectors = ("--checkpoint", checkpoints["bert"]), ["embedding", "context", "table+embedding+context"]
+    judge(folder, judgements, table, *checkpoint, "--detector", *detectors, "--fit", tmp_path / "fitted")
     said = capsys.readouterr().out
-    assert sorted(path.name for path in (tmp_path / "fitted").iterdir()) == [
-        "context.json",
-        "embedding.json",
-        "table_embedding_context.json",
-    ]
+    written = {path.name for path in (tmp_path / "fitted").iterdir()}
+    assert written == {"context.json", "embedding.json", "table_embedding_context.json"}
     pairs = JudgedPairs.of(read_people(judgements), DataTokens(folder / "data-bin"))
     assert len(pairs) == 12 * 11
     for name in detectors:
@@ -206,23 +211,14 @@ def test_fit_from_judgements_to_a_training(folder, checkpoints, table, tmp_path,
         assert fitted.provenance["sha256"] == read_people(judgements).sha256
         assert f"\n{name} " in said
     context = tmp_path / "fitted" / "context.json"
-    judge = ["synonyms", "judge", *data, "--detector", "context", "--hc-acceptance-model", context, "--hc-threshold", 0]
-    main([str(each) for each in judge])
+    again = ("--detector", "context", "--hc-acceptance-model", context, "--hc-threshold", 0)
+    judge(folder, judgements, *checkpoint, *again)
     said = capsys.readouterr().out
     assert "context was fitted on these judgements; --fit ranks it on other targets" in said
     assert f"context >= 0 {len(pairs)} {100 * pairs.accepted.mean():.1f} [" in " ".join(said.split())
     flags = ("--criterion", "masked_lm_hc", "--hc-detector", "context", "--hc-acceptance-model", context)
     *_, criterion = build(folder / "data-bin", *flags, "--tokenization", "wordpiece")
     assert criterion.objective.detector.regression.coefficients == AcceptanceModel.load(context).coefficients
-
-
-@pytest.mark.parametrize(
-    ("detector", "message"), [("table", "'table' needs a table"), ("embedding", "needs --checkpoint")]
-)
-def test_bad_flags_are_one_line(folder, detector, message):
-    flags = ["--data", folder / "data-bin", "--judgements", folder / "swords.json.gz"]
-    with pytest.raises(SystemExit, match=message):
-        main([str(each) for each in ["synonyms", "judge", "--detector", detector, *flags]])
 
 
 @pytest.mark.slow
