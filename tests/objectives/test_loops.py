@@ -12,7 +12,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from support.commands import REPOSITORY, run_command
-from support.losses import LOSSES, WORDS, loss_of, tiny_batch, tiny_bert
+from support.losses import LOSSES, OF_A_MODEL, WORDS, loss_of, tiny_batch, tiny_bert
 from support.tokenizers_made import fast_tokenizer
 from torch import nn
 
@@ -123,11 +123,11 @@ def test_metrics_are_of_what_came_since_they_were_asked_for():
     assert loss_fn.metrics() == {}
 
 
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("name", [*LOSSES, *OF_A_MODEL])
 def test_positions_that_are_filled_up_count_once_where_rows_are_not_left_out(name, monkeypatch):
     """As on a GPU, where a step is recorded: the last rows repeat the first ones, without a label."""
     batch, logits = tiny_batch(), torch.randn(2, 9, WORDS, generator=torch.Generator().manual_seed(1))
-    given = {"input_ids": batch["input_ids"], "embeddings": torch.randn(WORDS, 8, requires_grad=True)}
+    given = {"input_ids": batch["input_ids"], "model": tiny_bert()}
     expected = loss_of(name)(logits, batch["labels"], **given)
     places = batch["labels"].flatten().ne(-100).nonzero().squeeze(1)
     labels = F.pad(batch["labels"].flatten()[places], (0, 2), value=-100)

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import TrueNegError
@@ -93,9 +94,10 @@ def largest(values: Tensor, number: int) -> tuple[Tensor, Tensor]:
 
 def fill(predicted: MaskedPredictions, tokens: Tensor) -> Tensor:
     """The original sentences with other tokens, int64, shape (N,), at the masked positions; shape (B, T)."""
-    filled = predicted.original.reshape(-1).clone()
-    filled[predicted.positions] = torch.where(predicted.counted, tokens, filled[predicted.positions])
-    return filled.view_as(predicted.original)
+    original = predicted.original.reshape(-1)
+    # A row that does not count may repeat the place of another one: it is put behind the end.
+    places = predicted.positions.where(predicted.counted, len(original))
+    return F.pad(original, (0, 1)).index_copy(0, places, tokens)[:-1].view_as(predicted.original)
 
 
 def gather_rows(grid: Tensor, positions: Tensor) -> Tensor:
