@@ -202,7 +202,7 @@ READERS = {
     "gzipped judgements": one_file("j.json.gz", gzip.compress(json.dumps(SWORDS).encode()), read_people),
     "cloze answers": one_file("a.json", CLOZE, read_answers),
     "published answers": one_file("a.txt", "{'The cat': {'sat': 0.75, 'unk': 0.25}}", read_answers),
-    "minimal pairs": one_file("p.jsonl", PAIR, lambda path: list(Blimp.read(Blimp, path, path.read_bytes()))),
+    "minimal pairs": one_file("p.jsonl", PAIR, lambda path: list(Blimp.pairs_of(Blimp, path, path.read_bytes()))),
     "acceptance": one_file("a.json", ACCEPTANCE, AcceptanceModel.load),
 }
 

@@ -20,6 +20,7 @@ from truneg_fairseq.vocabulary import read_symbols
 MASKED_LM = (*TINY_TRAINING, *TINY_MODEL, "--criterion", "masked_lm")
 ELECTRA = (*ELECTRA_TRAINING, *ELECTRA_MODEL)
 OTHERS = ("--batch-size", 4, "--optimizer", "adam", "--no-save")
+CONTEXT = "--hc-weight 1 --hc-detector table+context --encoder-layerdrop 0.1"
 ELECTRA_ON_BERT = "--task electra_pretraining --criterion electra --arch bert_base"
 HC_ON_LM = "--task language_modeling --criterion masked_lm_hc --arch bert_base"
 
@@ -37,6 +38,7 @@ HC_ON_LM = "--task language_modeling --criterion masked_lm_hc --arch bert_base"
         (MASKED_LM, "--finetune-from-model /nowhere/a.pt", "--finetune-from-model /nowhere/a.pt: cannot be read"),
         pytest.param(MASKED_LM, "--fp16", "--fp16: found no GPU", marks=pytest.mark.skipif(CUDA, reason="a GPU")),
         (ELECTRA, "--criterion masked_lm_hc", "with --arch electra_tiny, whose masked LM is the generator"),
+        (ELECTRA, CONTEXT, r"table\+context: compares two passes layer by layer; expected one without --encoder-layer"),
         (OTHERS, ELECTRA_ON_BERT, "--criterion electra: found --arch bert_base"),
         (OTHERS, HC_ON_LM, "--task language_modeling, expected --task masked_lm or electra_pretraining"),
     ],

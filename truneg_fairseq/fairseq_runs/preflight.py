@@ -121,6 +121,9 @@ def _combination(cfg: Any) -> Iterator[str]:
     soft_targets = str(value_of(cfg, "criterion", "soft_targets"))
     if ".." in soft_targets and (value_of(cfg, "optimization", "max_update") or 0) <= 0:
         yield f"--soft-targets {soft_targets}: a share that falls ends with the training; expected --max-update too"
+    layerdrop, detector = value_of(cfg, "model", "encoder_layerdrop"), value_of(cfg, "criterion", "hc_detector")
+    if layerdrop and "context" in str(detector).split("+"):
+        yield f"--hc-detector {detector}: compares two passes layer by layer; expected one without --encoder-layerdrop"
 
 
 def _data(cfg: Any) -> Iterator[str]:
