@@ -86,6 +86,22 @@ def test_a_detector_equals_a_loop_over_positions(features, threshold, seed):
     assert (found.acceptance is None) == alone
 
 
+@pytest.mark.parametrize("chance", [0.0, 0.49, 0.5, 0.6, 1.0])
+def test_a_source_with_grades_accepts_from_the_threshold_on(chance):
+    class Graded(torch.nn.Module):
+        is_certain = False
+
+        def accepts(self, batch, tokens, model):
+            return torch.full(tokens.shape, chance)
+
+    judged = random_predictions(1)
+    mistakes = judged.whole_word & judged.gold.ne(judged.prediction)
+    assert mistakes.any()
+    found = Detector({"graded": Graded()}, 0.5, WORDS).find(judged, judged.prediction, SimpleNamespace())
+    assert torch.equal(found.is_false_negative, mistakes & (chance >= 0.5))
+    assert torch.equal(found.acceptance, torch.where(found.is_false_negative, chance, 0.0))
+
+
 def test_each_pass_is_made_once_and_only_when_asked_for():
     judged = random_predictions(1)
     calls = []
