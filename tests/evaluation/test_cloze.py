@@ -107,6 +107,7 @@ def test_controls_are_between_chance_and_the_people(file, tokens):
         entropies.append(-(p * np.log2(p)).sum())
     assert people["bits"].value == pytest.approx(np.mean(entropies))
     assert people["bits"].value < controls["half of the people"]["bits"].value
+    assert controls["half of the people"]["best_said"].numerators[2] == 0, "two people, each with a word of their own"
 
 
 def test_a_causal_model_reads_from_left_to_right(file, tmp_path, capsys):
