@@ -140,7 +140,7 @@ register_yardstick, register_task = YARDSTICKS.register, TASKS.register
 
 
 def check_user_dir(path: str | Path) -> None:
-    """Refuses what is no folder that Python can import."""
+    """Refuses a path that is not a folder that Python can import."""
     found = f"--user-dir {path}: found no __init__.py in it; expected a folder that Python can import"
     refuse((not (Path(path) / "__init__.py").is_file(), found))
 

@@ -1,4 +1,4 @@
-"""Lines of text: what is no plain text, byte order marks, broken UTF-8."""
+"""Lines of text: files that are not plain text, byte order marks, broken UTF-8."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ NONE: dict[str, object] = {"answers": []}
     ],
 )
 def test_what_makes_a_file_squad_2(tmp_path, entries, versions, impossible):
-    """The version, or is_impossible; then an empty list of answers means that there is none."""
+    """The version, or is_impossible; then an empty list of answers means that the question has no answer."""
     entries = [entry(str(number), **fields) for number, fields in enumerate(entries)]
     for version in versions:
         data = read_squad(write(tmp_path / "data.json", file_of(*entries, version=version)))

@@ -346,7 +346,7 @@ class PluginTrainer(Trainer):
 
 
 def _dictionaries_of(task: Any) -> dict[str, str]:
-    """Fingerprints for a checkpoint, which tell dictionaries of one size apart; a translation has two dictionaries."""
+    """Fingerprints for a checkpoint: dictionaries of one size may differ, and a translation has two."""
     found = {}
     for name, side in ((VOCABULARY, "source"), (f"target {VOCABULARY}", "target")):
         try:

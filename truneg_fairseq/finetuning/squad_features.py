@@ -156,7 +156,7 @@ def best_spans(
 def answer_questions(
     features: SquadFeatures, answers: NDArray[np.float64], *, unanswerable: bool, threshold: float = 0.5
 ) -> tuple[dict[str, str], dict[str, float]]:
-    """The answers to the questions of which there are windows, "" for none, and the probabilities that there is none.
+    """The answers to the questions that have windows ("" for no answer), and the probabilities of no answer.
 
     Both by id in the order of the features. ``answers`` has a row for each window, in any order, shape (W, 5): the
     window's number, first and last position of its best span, that span's score, and the score of "no answer", which
