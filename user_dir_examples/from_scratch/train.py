@@ -86,7 +86,7 @@ SETTINGS = {
     "converged": Setting(3_000, 24, dropout=0.1),
     "wide": Setting(3_000, 6, warmup=0.4, layers=3, width=192),
     "more": Setting(29_000, 2, rarest=3),
-    "novels": Setting(12_000, 6, rarest=3, novels=True),
+    "novels": Setting(30_000, 2, rarest=3, novels=True),
 }
 
 
@@ -399,18 +399,22 @@ class Experiment:
     def results(self) -> Path:
         return self.output / "results.jsonl"
 
-    def model(self, seed: int) -> MaskedLM:
-        """The plain model of a seed."""
-        path = self.text.folder / f"plain-{seed}.safetensors"
+    def saved(self, arm: str, seed: int) -> Path:
+        """The file of a trained model."""
+        return self.text.folder / f"{arm}-{seed}.safetensors"
+
+    def model(self, arm: str, seed: int) -> MaskedLM:
+        """A trained model."""
+        path = self.saved(arm, seed)
         if not path.exists():
-            raise TrueNegError(f"{path}: no such file; train the arm plain with --seeds {seed} first")
+            raise TrueNegError(f"{path}: no such file; train the arm {arm} with --seeds {seed} first")
         model = MaskedLM(len(self.text.symbols), self.setting)
         model.load_state_dict(load_file(path))
         return model.eval().requires_grad_(False)
 
     def mean_of(self, seeds: Iterable[int]) -> Predict:
         """The mean of the probabilities of plain models."""
-        models = [self.model(seed) for seed in seeds]
+        models = [self.model("plain", seed) for seed in seeds]
         return lambda tokens, positions: (
             torch.stack([each(tokens, positions).softmax(1) for each in models]).mean(0).log()
         )
@@ -493,8 +497,8 @@ class Experiment:
             self.add(arm, seed, QUARTERS, self.mean_of((seed, *TEACHERS)), started)
             return
         for quarter, model in self.train(ARMS[arm], seed):
-            if quarter == QUARTERS and arm == "plain":
-                with replacing_file(self.text.folder / f"plain-{seed}.safetensors") as stream:
+            if quarter == QUARTERS:
+                with replacing_file(self.saved(arm, seed)) as stream:
                     stream.write(save(model.state_dict()))
             self.add(arm, seed, quarter, lambda *batch, model=model: model(*batch).log_softmax(1), started)
 
