@@ -29,6 +29,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from filelock import FileLock, Timeout
+from numpy.typing import NDArray
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
@@ -86,7 +87,7 @@ SETTINGS = {
     "converged": Setting(3_000, 24, dropout=0.1),
     "wide": Setting(3_000, 6, warmup=0.4, layers=3, width=192),
     "more": Setting(29_000, 2, rarest=3),
-    "novels": Setting(30_000, 2, rarest=3, novels=True),
+    "novels": Setting(30_000, 2, warmup=0.4, rarest=3, novels=True),
 }
 
 
@@ -183,8 +184,11 @@ class Masked(NamedTuple):
         return self.labels.flatten()[self.positions]
 
 
+WORD = re.compile(r"\w+|[^\w\s]")
+
+
 def words_of(line: str) -> list[str]:
-    return re.findall(r"\w+|[^\w\s]", line.strip().lower())
+    return WORD.findall(line.lower())
 
 
 def captions(folder: Path, name: str) -> list[list[str]]:
@@ -231,24 +235,26 @@ class Text:
             stream.writelines(f"{word} {count}\n" for word, count in counts.most_common() if count >= setting.rarest)
         self.symbols = read_symbols(self.dictionary)
         number = {symbol: index for index, symbol in enumerate(self.symbols)}
-        self.end, self.unknown, self.mask = number["</s>"], number["<unk>"], number["<mask>"]
-
-        def ids(words: Sequence[str]) -> list[int]:
-            return [self.end, *(number.get(word, self.unknown) for word in words[: LONGEST - 2]), self.end]
-
-        self.parts = {name: [ids(words) for words in lines] for name, lines in parts.items()}
+        self.number, self.end, self.unknown, self.mask = number, number["</s>"], number["<unk>"], number["<mask>"]
+        self.parts = {
+            name: [[self.end, *self.ids(words[: LONGEST - 2]), self.end] for words in lines]
+            for name, lines in parts.items()
+        }
         self.stream = np.concatenate([row[1:] for row in self.parts["train"]]).astype(np.int64)
-        self.mentions = self._mentions(others, number)
+        self.mentions = self._mentions(others)
         self.content = torch.tensor([is_content(symbol) for symbol in self.symbols])
         self.held_out = {name: self._batches_to_judge(self.parts[name]) for name in ("valid", "test", "other")}
 
-    def _mentions(self, others: Sequence[Sequence[Sequence[str]]], number: dict[str, int]) -> Tensor | None:
+    def ids(self, words: Iterable[str]) -> list[int]:
+        return [self.number.get(word, self.unknown) for word in words]
+
+    def _mentions(self, others: Sequence[Sequence[Sequence[str]]]) -> Tensor | None:
         """The content words that others say of each test picture, its caption not; bool, shape (pictures, V)."""
         if not others:
             return None
         found = torch.zeros(len(self.parts["test"]), len(self.symbols), dtype=torch.bool)
         for row, caption in enumerate(self.parts["test"]):
-            said = {number.get(word, self.unknown) for other in others for word in other[row] if is_content(word)}
+            said = set(self.ids(word for other in others for word in other[row] if is_content(word)))
             found[row, list(said - {self.unknown, *caption})] = True
         return found
 
@@ -262,9 +268,14 @@ class Text:
         return path
 
     @property
+    def token_counts(self) -> NDArray[np.int64]:
+        """How often the text that is trained on has each token, shape (V,)."""
+        return np.bincount(self.stream, minlength=len(self.symbols))
+
+    @property
     def frequencies(self) -> Tensor:
         """Logarithms, fp32, shape (V,)."""
-        counted = torch.from_numpy(np.bincount(self.stream, minlength=len(self.symbols)))
+        counted = torch.from_numpy(self.token_counts)
         counted[[self.end, self.unknown]] = 0
         return (counted / counted.sum()).log().clamp(min=-100)
 
@@ -448,7 +459,7 @@ class Experiment:
         return TrueNegativeLoss(options, setting)
 
     def updates(self, arm: Arm) -> int:
-        return self.setting.epochs * arm.times * math.ceil(self.setting.sequences / self.setting.batch)
+        return self.setting.epochs * arm.times * math.ceil(len(self.text.parts["train"]) / self.setting.batch)
 
     def train(self, arm: Arm, seed: int) -> Iterator[tuple[int, MaskedLM]]:
         """Gives the quarter and the model after each quarter of a training."""
