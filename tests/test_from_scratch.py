@@ -9,9 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from support.commands import REPOSITORY, shared_file
 
-SCRIPT = REPOSITORY / "user_dir_examples" / "from_scratch" / "train.py"
+FOLDER = REPOSITORY / "user_dir_examples" / "from_scratch"
+SCRIPT, JUDGE = FOLDER / "train.py", FOLDER / "judge.py"
 SHORT = ["--sequences", "48", "--epochs", "2", "--batch", "8", "--rate", "0.01"]
 ARMS = ["plain", "corpus-0.8-falling", "shuffled-0.4", "hc-counts", "average-0.5"]
 
@@ -70,6 +72,33 @@ def test_a_teacher_that_was_not_trained_and_a_missing_text_are_one_line(texts, t
         main("short", *SHORT, "--texts", texts, "--arms", "teacher-0.5", "--output", tmp_path / "out")
     with pytest.raises(SystemExit, match=r"train.en.gz: no such file; expected --texts"):
         main("short", "--texts", tmp_path / "nowhere", "--output", tmp_path / "out")
+
+
+def test_trained_models_are_judged_beside_an_untrained_one_and_frequencies(texts, tmp_path, main, monkeypatch):
+    out, zorro = tmp_path / "out", tmp_path / "agreement.txt"
+    main("short", "--texts", texts, "--output", out, "--seeds", "1")
+    long = " ".join(["the park in the house"] * 12)  # longer than the model reads
+    zorro.write_text(f"a dogs runs .\na dog runs .\na dog dog {long} .\na dog runs in {long} .\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(str(FOLDER))
+    judge = runpy.run_path(str(JUDGE))
+    judge["main"](["short", "--texts", str(texts), "--output", str(out), "--task", f"zorro={zorro}"])
+    judged = [json.loads(line) for line in (out / "judged.jsonl").read_text(encoding="utf-8").splitlines()]
+    found = {each["model"]: each["example_ids"] for each in judged if each["task"] == "Zorro"}
+    assert found.keys() == {"plain", "untrained", "frequencies"}
+    assert found["plain"] == ["agreement 1"], "a pair with an unknown word is left out"
+
+
+def test_a_long_context_is_read_around_the_place(texts, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(FOLDER))
+    judge = runpy.run_path(str(JUDGE))
+    tokens, lengths = torch.arange(2 * 60).view(2, 60), torch.tensor([60, 50])
+    asked = torch.zeros(2, 60, dtype=torch.bool)
+    asked[0, 59], asked[1, 3] = True, True
+    model = judge["OwnModel"](tmp_path, None, None, lambda read, places: (read, read.flatten()[places]))
+    read, there = model._around(tokens, lengths, asked)
+    assert there.tolist() == [59, 63], "the tokens that are asked for"
+    assert read[:, 0].tolist() == [18, 60]
+    assert read[:, -1].tolist() == [59, 101]
 
 
 def test_the_tables_of_the_page_are_made_of_the_published_lines():
