@@ -78,6 +78,14 @@ class MissingExtraError(TrueNegError, ImportError):
     """A part of the package was imported or run without what it needs."""
 
 
+def installed_version(name: str) -> str | None:
+    """Of a distribution; None where it is not installed."""
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
 def check_torch() -> str:
     """torch's version; pip lets a later command put an older one in its place than the package needs."""
     version = importlib.metadata.version("torch")

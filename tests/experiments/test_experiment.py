@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
+import os
 import re
 import shutil
+import signal
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,12 +16,11 @@ from typing import Any
 
 import pytest
 import torch
-from support import commands, squad_examples
+from support import commands
 from support.commands import PIECES, WORDS
 from support.convert_models import random_model, save
 from support.convert_models import run_command as convert
 from support.finetunings import Trainings, count_trainings
-from support.glue_files import write_model
 from support.judgements import write
 from torch.nn import functional
 
@@ -30,9 +32,9 @@ from truneg_fairseq.data.tokenizer import BERT_SPECIALS, wordpiece_tokenizer
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.experiments import ExperimentOptions, evaluation
 from truneg_fairseq.experiments.allowed_options import check_flags
-from truneg_fairseq.experiments.evaluation import _finetuned, _mean_of
+from truneg_fairseq.experiments.evaluation import _mean_of
 from truneg_fairseq.experiments.run_experiment import Runner
-from truneg_fairseq.experiments.settings import Experiment, Finetuning, flags_of, read_experiment
+from truneg_fairseq.experiments.settings import Experiment, flags_of, read_experiment
 from truneg_fairseq.fairseq_runs.folder import keep_lines
 from truneg_fairseq.files import hold_lock
 from truneg_fairseq.launch import process
@@ -143,13 +145,13 @@ def independent(checkpoint: Path, data: Path) -> tuple[Any, Any, dict[str, float
 
 
 @pytest.mark.slow
-def test_an_experiment_from_a_kill_to_its_tables_and_beyond(folder, tmp_path, started, evaluated, monkeypatch, capsys):
+def test_an_experiment_from_a_signal_to_its_tables_and_on(folder, tmp_path, started, evaluated, monkeypatch, capsys):
     output, updates_of = tmp_path / "out", process.updates_in
 
     def interrupted(log):
         found = updates_of(log)
         if "same" in str(log) and found >= 2:  # not 2 alone: a quick training may have made its next update
-            raise SystemExit(75)  # as signals do
+            os.kill(os.getpid(), signal.SIGUSR1)  # as a scheduler that takes the machine away
         return found
 
     monkeypatch.setattr(process, "updates_in", interrupted)
@@ -245,51 +247,6 @@ def test_an_experiment_from_a_kill_to_its_tables_and_beyond(folder, tmp_path, st
     assert ("same", 1) in metrics(output, "held-out text")
 
 
-@pytest.mark.slow
-def test_electra_from_scratch(folder, tmp_path, started):
-    """Its two parts are compared by what the last validation has logged; an update later they are others."""
-    values = (
-        *("model.arch=electra_tiny", "model.options={encoder-layers: 1}", "updates=2"),
-        *("training.task=electra_pretraining", "training.criterion=electra", "training.validate-interval-updates=1"),
-        *("training.required-batch-size-multiple=1", "training.batch-size=4", "precision=fp32"),
-        *("arms.same.options={discriminator-weight: 20}", "evaluations={electra: {}, held-out: valid}"),
-    )
-    experiment(folder, tmp_path / "out", values=values)
-    log = (tmp_path / "out" / "runs" / "same" / "seed-1" / "train" / "train.log").read_text()
-    first, last = (json.loads(line) for line in re.findall(r"\| valid \| (\{.*\})", log))
-    assert (first["valid_num_updates"], last["valid_num_updates"]) == ("1", "2")
-    for part, task in (("gen", "ELECTRA generator"), ("disc", "ELECTRA discriminator")):
-        found = metrics(tmp_path / "out", task)["same", 1]
-        assert found["bits"] == float(last[f"valid_{part}_loss"]) != float(first[f"valid_{part}_loss"])
-        assert found["accuracy"] == pytest.approx(float(last[f"valid_{part}_accuracy"]) / 100)
-        assert f"**{task}**" in (tmp_path / "out" / "comparison.md").read_text()
-    # With the training's seed, truneg evaluate masks the same tokens; it measures the generator.
-    generator, inspected = (metrics(tmp_path / "out", task) for task in ("ELECTRA generator", "held-out text"))
-    assert inspected["same", 1]["bits"] == pytest.approx(generator["same", 1]["bits"], abs=1e-3)
-    keep_lines(tmp_path / "out" / "runs" / "same" / "seed-1" / "train", until=1)
-    with pytest.raises(SystemExit, match=r"has no validation on valid after update 2; was it interrupted\? Remove"):
-        experiment(folder, tmp_path / "out", values=values)
-
-
-@pytest.mark.slow
-def test_does_it_help_from_a_hugging_face_model_to_the_verdict(folder, tmp_path, started, capsys):
-    tokens = [*BERT_SPECIALS, *WORDS, *PIECES]
-    save(random_model("BertModel", tokens=tokens), tmp_path / "bert", tokens)
-    data, file = shutil.copytree(folder / "data-bin", tmp_path / "data"), tmp_path / "help.yaml"
-    named = ("experiment", "--init", str(file), "--model", str(tmp_path / "bert"), "--data")
-    main([*named, str(data)])
-    assert f"wrote {file}; next: truneg experiment {file} --output {tmp_path / 'help'}" in capsys.readouterr().out
-    smaller = ("updates=2", "seeds=1", "training.tokens-per-sample=16", "training.batch-size=4")
-    main(["experiment", str(file), "--output", str(tmp_path / "help"), "--cpu", "--set", *smaller])
-    shown = capsys.readouterr().out
-    assert "\ncorpus-embedding against label-smoothing: held-out loss " in shown
-    assert "1 seed is no evidence, at least 3 are needed" in " ".join(shown.split())
-    assert max(map(len, shown.splitlines())) <= 100 + len(str(tmp_path))
-    page = (tmp_path / "help" / "report.html").read_text(encoding="utf-8")
-    assert "1 seed is no evidence, at least 3 are needed" in page
-    assert len(started.lines) == 3
-
-
 def test_a_checkpoint_of_another_dictionary_is_refused_before_the_first_training(folder, tmp_path, started):
     tokens = [*BERT_SPECIALS, *WORDS, *PIECES]
     save(random_model("BertModel", tokens=tokens), tmp_path / "bert", tokens)
@@ -321,7 +278,7 @@ def test_init_asks_for_what_it_needs(tmp_path):
 
 
 @pytest.mark.slow
-def test_electra_that_begins_as_a_bert(folder, tmp_path, started):
+def test_electra_that_begins_as_a_bert_and_is_judged_by_its_last_validation(folder, tmp_path, started):
     """Both halves go on from the BERT's weights, in the sizes of the checkpoint: nothing starts anew."""
     tokens = [*BERT_SPECIALS, *WORDS, *PIECES]
     bert = random_model("BertModel", tokens=tokens, num_hidden_layers=4)
@@ -332,14 +289,16 @@ def test_electra_that_begins_as_a_bert(folder, tmp_path, started):
     halves = (electra / "discriminator", "--generator", electra / "generator")
     convert(*halves, tmp_path / "electra.pt", "--data", folder / "data-bin")
     values = (
-        *("model.arch=null", "model.options={encoder-layers: null, max_positions: null}", "updates=1"),
-        *(f"model.checkpoint={tmp_path / 'electra.pt'}", "training.lr=1e-9", "precision=fp32"),
-        *("training.task=electra_pretraining", "training.criterion=electra", "evaluations={electra: {}}"),
-        *("evaluations.lexsub=null", "evaluations.held-out=null"),
+        *("model.arch=null", "model.options={encoder-layers: null, max_positions: null}", "updates=2"),
+        *(f"model.checkpoint={tmp_path / 'electra.pt'}", "training.lr=1e-4", "precision=fp32"),
+        *("training.task=electra_pretraining", "training.criterion=electra", "training.validate-interval-updates=1"),
+        *("training.required-batch-size-multiple=1", "training.batch-size=4"),
+        *("arms.same.options={discriminator-weight: 20}", "evaluations={electra: {}, held-out: valid}"),
     )
-    experiment(folder, tmp_path / "out", "--only", "baseline", values=values)
-    train = tmp_path / "out" / "runs" / "baseline" / "seed-1" / "train"
-    assert "starts anew" not in (train / "train.log").read_text()
+    experiment(folder, tmp_path / "out", "--only", "same", values=values)
+    train = tmp_path / "out" / "runs" / "same" / "seed-1" / "train"
+    log = (train / "train.log").read_text()
+    assert "starts anew" not in log
     line = r"electra\.pt has a generator, and the task of arm baseline is masked_lm; expected electra_pretraining"
     with pytest.raises(SystemExit, match=line):
         experiment(folder, tmp_path / "other", values=(*values, "training.task=masked_lm"))
@@ -349,7 +308,22 @@ def test_electra_that_begins_as_a_bert(folder, tmp_path, started):
         for key, name in {"fc1.weight": "intermediate.dense.weight", "fc2.bias": "output.dense.bias"}.items():
             found = trained[f"{half}.sentence_encoder.layers.{layers - 1}.{key}"]
             expected = bert.get_parameter(f"encoder.layer.{layers - 1}.{name}")
-            torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
+            torch.testing.assert_close(found, expected, atol=3e-4, rtol=0)  # as far as two updates go
+
+    # What the last validation has logged; an update earlier it was another loss.
+    first, last = (json.loads(line) for line in re.findall(r"\| valid \| (\{.*\})", log))
+    assert (first["valid_num_updates"], last["valid_num_updates"]) == ("1", "2")
+    for part, task in (("gen", "ELECTRA generator"), ("disc", "ELECTRA discriminator")):
+        found = metrics(tmp_path / "out", task)["same", 1]
+        assert found["bits"] == float(last[f"valid_{part}_loss"]) != float(first[f"valid_{part}_loss"])
+        assert found["accuracy"] == pytest.approx(float(last[f"valid_{part}_accuracy"]) / 100)
+        assert f"**{task}**" in (tmp_path / "out" / "comparison.md").read_text()
+    # With the training's seed, truneg evaluate masks the same tokens; it measures the generator.
+    generator, inspected = (metrics(tmp_path / "out", task) for task in ("ELECTRA generator", "held-out text"))
+    assert inspected["same", 1]["bits"] == pytest.approx(generator["same", 1]["bits"], abs=1e-3)
+    keep_lines(train, until=1)
+    with pytest.raises(SystemExit, match=r"has no validation on valid after update 2; was it interrupted\? Remove"):
+        experiment(folder, tmp_path / "out", "--only", "same", values=values)
 
 
 def finetuned(options: str) -> tuple[str, str]:
@@ -502,8 +476,28 @@ def test_files_in_options_are_relative_to_the_command_and_compared_by_content(fo
     assert all(settings[0][name] != settings[1][name] for name in ("--corpus-counts", "--hc-acceptance-model"))
 
 
+def test_an_evaluation_is_done_again_where_a_file_of_its_folders_has_changed(folder, tmp_path):
+    """Also below a linked folder, and where files of two folders have one name."""
+    here, there, linked = (tmp_path / name for name in ("here", "there", "linked"))
+    for file in (here / "a.jsonl", here / "deep" / "a.jsonl", there / "a.jsonl", linked / "b.jsonl"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("{}")
+    (there / "link").symlink_to(linked)
+
+    def settings() -> dict[str, Any]:
+        found = read(folder, tmp_path, "lexsub: ${paths.judgements}", f"blimp: [{here}, {there}]")
+        (blimp,) = Runner(found, ExperimentOptions(output=tmp_path)).trials[0].evaluations[1:]
+        return blimp.settings
+
+    seen = [settings()]
+    for file in sorted(tmp_path.rglob("*.jsonl")):
+        file.write_text('{"changed": true}')
+        seen.append(settings())
+    assert len(seen) == 5 and all(one != other for one, other in itertools.pairwise(seen))
+
+
 @pytest.mark.slow
-def test_a_causal_lm_as_the_example_trains_it(folder, tmp_path, started):
+def test_a_causal_lm_as_the_example_trains_it_to_its_verdict(folder, tmp_path, started, capsys):
     data, counts, answers = folder / "data-bin", tmp_path / "counts.npz", tmp_path / "answers.json"
     count_tokens(read_tokens(data / "train"), read_symbols(data)[:-1]).save(counts)
     answers.write_text(json.dumps([{"context": "The large", "word": "car", "answers": {"car": 2, "film": 1}}]))
@@ -520,24 +514,8 @@ def test_a_causal_lm_as_the_example_trains_it(folder, tmp_path, started):
         with torch.no_grad():
             row = model(torch.tensor([[begin, *words[:2]]]))[0][0, -1].log_softmax(-1)[words[2:]] / math.log(2)
         assert cloze[arm, 1]["bits"] == pytest.approx(-float(row @ torch.tensor([2 / 3, 1 / 3])), abs=1e-4)
-    assert "corpus: held-out loss " in (tmp_path / "out" / "comparison.md").read_text()
-
-
-@pytest.mark.slow
-def test_squad_is_fine_tuned_and_the_models_that_are_kept_are_attacked(tmp_path):
-    data = squad_examples.write_data(tmp_path / "bin")
-    prepared = squad_examples.prepare(tmp_path / "squad", data, 8, 4).parent
-    model = write_model(tmp_path, data, max_position_embeddings=24)
-    folder = tmp_path / "out" / "runs" / "hc" / "seed-4" / "train"
-    of_arm = {"arm": "hc", "seed": 4, "name": "hc seed 4", "user_dir": None}
-    run = SimpleNamespace(model_path=model, cpu=True, folder=folder, **of_arm)
-    attacked = tmp_path / "attacked.json"  # what stands behind a "-" is the name of a variant
-    attacked.write_text((tmp_path / "squad/valid.json").read_text().replace("valid-", "valid_").replace("-0", ""))
-    options = {"epochs": 1, "batch-size": 8, "keep-models": True}
-    (found,) = _finetuned("squad", Finetuning(prepared=prepared, tasks=["SQuAD"], seeds=1, options=options), run)
-    found.fine_tuning()
-    assert {each.key for each in found.results()} == {("hc", "SQuAD", 4)}
-    results, kept = tmp_path / "attacks.jsonl", folder.with_name("squad")
-    given = ("--experiment", kept, "--attacked", attacked, "--results", results, "--cpu")
-    commands.run_command([sys.executable, EXAMPLES.parent / "attacks" / "score.py", attacked, *given])
-    assert {each.key for each in read_results([results])} == {("hc", "attacked", 4)}
+    shown = capsys.readouterr().out
+    assert "\ncorpus against uniform: held-out loss " in shown
+    assert max(map(len, shown.splitlines())) <= 100 + len(str(tmp_path))
+    for text in (shown, *((tmp_path / "out" / name).read_text() for name in ("comparison.md", "report.html"))):
+        assert "1 seed is no evidence, at least 3 are needed" in " ".join(text.split())

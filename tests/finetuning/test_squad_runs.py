@@ -8,13 +8,14 @@ import itertools
 import json
 import math
 import re
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import yaml
 from support.cli_runs import assert_keys_are_known
-from support.commands import REPOSITORY
+from support.commands import REPOSITORY, run_command
 from support.finetunings import count_trainings, validations
 from support.glue_files import write_model
 from support.squad_examples import STRIDE, one_line, prepare, write_data
@@ -100,6 +101,16 @@ def test_predictions_score_as_the_validation_did(finetuned, pretrained, features
     said = printed_by("predict", folder / "model.pt", valid, "--output", predictions, "--cpu")
     assert json.loads(said) == {"examples": 24, **final}
     assert predictions.read_text() == (folder / "predictions.json").read_text()
+
+
+def test_the_models_that_an_experiment_has_kept_are_attacked(finetuned, features, tmp_path):
+    (squad := tmp_path / "runs" / "hc" / "seed-4" / "squad").mkdir(parents=True)
+    (squad / "SQuAD-1").symlink_to(finetuned[0].parents[2])  # as test_user_dir.py has the folder of a fine-tuning
+    attacked, results = tmp_path / "attacked.json", tmp_path / "attacks.jsonl"  # behind a "-" is the name of a variant
+    attacked.write_text((features.parents[1] / "valid.json").read_text().replace("valid-", "valid_").replace("-0", ""))
+    given = ("--experiment", squad, "--attacked", attacked, "--results", results, "--cpu")
+    run_command([sys.executable, REPOSITORY / "user_dir_examples" / "attacks" / "score.py", attacked, *given])
+    assert {each.key for each in read_results([results])} == {("hc", "attacked", 4)}
 
 
 @pytest.mark.slow

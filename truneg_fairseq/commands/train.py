@@ -14,7 +14,7 @@ from pathlib import Path
 from ..errors import TrueNegError, one_line_errors, refuse, require
 from ..experiments import ExperimentOptions
 from ..fairseq_runs.stopping import let_signals_wait
-from ..files import replacing_text
+from ..files import files_below, replacing_text
 from ..finetuning import FinetuneOptions, PredictOptions
 from ..flags import flag_of, range_of
 from ..registry import check_user_dir
@@ -48,7 +48,7 @@ def start(words: Sequence[str]) -> None:
         refuse((given.count(_USER_DIR) > 1, f"{_USER_DIR}: found {given.count(_USER_DIR)} of them; expected one"))
         folder = Path(values.get(_USER_DIR, _PACKAGE))
         check_user_dir(folder)
-        imports = any("truneg_fairseq" in each.read_text(errors="replace") for each in folder.rglob("*.py"))
+        imports = any("truneg_fairseq" in each.read_text(errors="replace") for each in files_below(folder, "*.py"))
         found = f"{_USER_DIR} {folder}: no file in it imports truneg_fairseq"
         refuse((not imports, f"{found}; write 'import truneg_fairseq' in its __init__.py"))
     if {"-h", "--help"} & {*given}:

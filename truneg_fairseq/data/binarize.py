@@ -30,7 +30,7 @@ from ..flags import check, option
 from ..vocabulary import EOS, UNKNOWN, UNKNOWN_SYMBOL, read_symbols
 from ..workers import Advance, Progress, available_cores, run_tasks
 from .indexed import IDS_NAME, SIZES_NAME, write_dataset
-from .text import Line, Span, plan_chunks, read_span, require_plain, text_files
+from .text import Line, Span, plan_chunks, read_span, require_plain
 from .tokenizer import PretrainedVocabulary, TextTokenizer, TokenizerOptions
 
 SPLITS = ("train", "valid", "test")
@@ -153,7 +153,7 @@ def _state_of(text: Mapping[str, Sequence[Path]]) -> dict[str, list[list[Any]]]:
 def _text_files(flag: str, inputs: Sequence[Path]) -> list[Path]:
     listed = []
     for path in inputs:
-        found = text_files(path) if path.is_dir() else [path]
+        found = files.files_below(path, "*.txt") if path.is_dir() else [path]
         # Each part of a file is read by itself, which a pipe does not allow.
         if not found or not path.exists() or path.is_fifo():
             raise TrueNegError(f"{flag} {path}: no such file or folder with *.txt; expected {_TEXT}")

@@ -6,7 +6,6 @@ import codecs
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from glob import glob
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -72,12 +71,6 @@ def read_span(span: Span) -> Iterator[Line]:
             replaced = "\ufffd" in text and text.encode() != content
             yield Line(text.rstrip("\r\n"), len(raw), replaced)
             position += len(raw)
-
-
-def text_files(folder: Path) -> list[Path]:
-    """The ``*.txt`` of a folder and of those below it, also behind links; hidden ones are passed over."""
-    names = glob("**/*.txt", root_dir=folder, recursive=True)  # noqa: PTH207, Path.rglob follows no link
-    return sorted(folder / name for name in names)
 
 
 def require_plain(path: Path) -> None:

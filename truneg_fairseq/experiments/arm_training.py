@@ -10,8 +10,8 @@ from typing import Any
 from ..convert.architecture import pretraining_flags
 from ..corpus_counts import counts_beside
 from ..errors import refuse
-from ..fairseq_runs.folder import sampled_fingerprint
 from ..fairseq_runs.saving import LAST
+from ..files import sampled_fingerprint
 from ..launch.training_run import MODEL_NAME, TrainingRun
 from ..models.checkpoints import check_vocabulary, read_checkpoint
 from ..objectives.options import named_sources, parsed

@@ -19,7 +19,7 @@ from ..errors import TrueNegError
 from ..evaluation.models import OpeningOptions
 from ..evaluation.yardstick import Task, evaluate
 from ..fairseq_runs.folder import METRICS_NAME, read_series
-from ..files import changes, convert, read_json, replacing_text, write_json
+from ..files import changes, convert, files_below, read_json, replacing_text, write_json
 from ..finetuning import FinetuneOptions
 from ..finetuning.run_finetuning import finetune_all
 from ..flags import check
@@ -147,11 +147,14 @@ def _measured(task: Task, run: Pretraining) -> Evaluation:
     settings |= YARDSTICKS.digests([task.name])
     if task.synonym_table is not None:
         settings["synonym_table"] = fingerprint(task.synonym_table)
+    read: dict[str, list[str]] = {}  # by name, which files of several folders may share
     for file in task.paths:
         here = sorted(run.experiment.data.glob(f"{file}.*")) if is_held_out and not file.exists() else [file]
         for each in here:
-            for part in sorted(each.rglob("*")) if each.is_dir() else [each]:
-                settings[f"data, {part.name}"] = fingerprint(part)
+            for part in files_below(each, "*") if each.is_dir() else [each]:
+                name = part.relative_to(each).as_posix() if each.is_dir() else part.name
+                read.setdefault(f"data, {name}", []).append(fingerprint(part))
+    settings |= {name: ", ".join(found) for name, found in read.items()}
     if is_held_out:
         path = run.folder.resolve() / MEASURED_NAME  # beside the log, where a report looks for it
         named = zip(run.experiment.milestones, run.earlier_models, strict=True)

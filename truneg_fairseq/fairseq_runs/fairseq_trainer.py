@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import functools
 import gc
 import logging
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from fairseq import checkpoint_utils, utils
 from fairseq.distributed import utils as distributed_utils
-from fairseq.logging import metrics, progress_bar
+from fairseq.logging import metrics
 from fairseq.logging.meters import MetersDict
 from fairseq.tasks.masked_lm import MaskedLMTask
 from fairseq.trainer import Trainer
@@ -30,7 +29,7 @@ from ..flags import flag_of
 from ..vocabulary import fingerprint
 from . import saving as checkpoints
 from . import stopping
-from .folder import add_line, add_start, keep_lines, lock_folder, start_facts
+from .folder import add_start, keep_lines, lock_folder, start_facts
 from .preflight import data_folders
 from .saving import LAST, VOCABULARY
 
@@ -356,39 +355,3 @@ def _dictionaries_of(task: Any) -> dict[str, str]:
     if found.get(VOCABULARY) == found.get(f"target {VOCABULARY}"):
         found.pop(f"target {VOCABULARY}", None)
     return found
-
-
-class CopiesAtOnce(checkpoint_utils.PathManager):
-    """fairseq copies checkpoints in place: a kill or a full disk leaves a checkpoint_last.pt that cannot be read."""
-
-    @staticmethod
-    def copy(src_path: str, dst_path: str, overwrite: bool = False) -> bool:
-        with one_line_errors():
-            checkpoints.copy(Path(src_path), Path(dst_path))
-        return True
-
-
-def write_metrics() -> None:
-    """fairseq keeps no record of what it measures, unless a flag asks for one: a progress bar, as its loggers are."""
-    stock: Callable[..., Any] = progress_bar.progress_bar
-
-    def measured_bar(*args: Any, epoch: int | None = None, prefix: str | None = None, **kwargs: Any) -> Any:
-        bar, folder = stock(*args, epoch=epoch, prefix=prefix, **kwargs), PluginTrainer.measured
-        if folder is None:
-            return bar
-
-        def measured(
-            show: Callable[..., None], kind: str, stats: Any, tag: Any = None, step: int | None = None
-        ) -> None:
-            shown = {name: progress_bar.format_stat(value) for name, value in stats.items() if name != "num_updates"}
-            # sentence_prediction logs its predictions too, as an empty list; a mean of nothing is None.
-            values = {name: float(value) for name, value in shown.items() if isinstance(value, str | int | float)}
-            subset = tag if kind == "valid" else None
-            add_line(folder, kind=kind, epoch=epoch, num_updates=step, subset=subset, values=values)
-            show(stats, tag=tag, step=step)
-
-        bar.log = functools.partial(measured, bar.log, "train")
-        bar.print = functools.partial(measured, bar.print, "epoch" if prefix is None else "valid")
-        return bar
-
-    progress_bar.progress_bar = measured_bar

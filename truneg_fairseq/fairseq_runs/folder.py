@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
-import importlib.metadata
 import json
 import logging
 import math
@@ -30,8 +29,8 @@ from pathlib import Path
 from typing import Any
 
 from ..corpus_counts import counts_beside
-from ..errors import TrueNegError
-from ..files import VERSION, changes, replacing_text, without_nan, write_json, writing
+from ..errors import TrueNegError, installed_version
+from ..files import VERSION, changes, files_below, replacing_text, sampled_fingerprint, without_nan, write_json, writing
 from ..flags import flag_of
 from ..registry import ALTERNATIVES, TERMS
 from .preflight import data_folders, items_of, name_of, value_of
@@ -95,7 +94,6 @@ def is_held(folder: Path) -> bool:
 
 
 _PACKAGES = ("fairseq-fixed", "torch", "numpy", "hydra-core", "omegaconf", "tokenizers", "nltk")
-_BLOCK = 1 << 20
 _PLAIN = (int, float, str, type(None))  # numbers and texts of JSON
 
 
@@ -103,13 +101,6 @@ def versions() -> dict[str, str | None]:
     """Version by package, with Python and this package; None where one is not installed."""
     own = {"truneg_fairseq": VERSION, "python": platform.python_version()}
     return {**own, **{name: installed_version(name) for name in _PACKAGES}}
-
-
-def installed_version(name: str) -> str | None:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def revision() -> str | None:
@@ -121,20 +112,6 @@ def revision() -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return found if (repository / ".git").exists() else None
-
-
-def sampled_fingerprint(path: Path) -> str:
-    """SHA-256 (hex) of a file's size and of its first, middle and last MiB: of 20 GB in milliseconds.
-
-    It tells another file, a shortened one or another order; a change elsewhere in a file of more than 3 MiB it misses.
-    """
-    size = path.stat().st_size
-    digest = hashlib.sha256(str(size).encode())
-    with path.open("rb") as stream:
-        for start in sorted({0, max(0, size // 2 - _BLOCK // 2), max(0, size - _BLOCK)}):
-            stream.seek(start)
-            digest.update(stream.read(_BLOCK))
-    return digest.hexdigest()
 
 
 def input_fingerprints(folders: Sequence[Path], files: Sequence[Path] = ()) -> dict[str, str]:
@@ -281,7 +258,7 @@ def transformers_updates(checkpoint: Path) -> int:
 
 def _read_transformers(folder: Path) -> Iterator[dict[str, Any]]:
     """The log of transformers' Trainer, of the newest checkpoint in its output folder, in the same form."""
-    states = [json.loads(path.read_bytes()) for path in folder.glob(f"**/{_STATE_NAME}")]
+    states = [json.loads(path.read_bytes()) for path in files_below(folder, _STATE_NAME)]
     for entry in max(states, key=lambda state: state["global_step"], default={"log_history": ()})["log_history"]:
         known = {name.removeprefix("eval_"): value for name, value in entry.items() if not _NO_MEASURE.search(name)}
         values = {name: value / math.log(2) if name.endswith("loss") else value for name, value in known.items()}

@@ -22,6 +22,7 @@ import torch
 from fairseq import checkpoint_utils, tasks
 from fairseq.data import LRUCacheDataset, MaskTokensDataset
 from fairseq.distributed import utils as distributed_utils
+from fairseq.logging import progress_bar
 from fairseq.models import distributed_fairseq_model
 from fairseq.optim.fp16_optimizer import _FP16OptimizerMixin
 from fairseq.tasks import FairseqTask, masked_lm
@@ -30,15 +31,15 @@ from torch import Tensor
 from torch.multiprocessing import ProcessExitedException
 from torch.nn.parallel import DistributedDataParallel
 
-from ..errors import TrueNegError, one_line_errors
+from ..errors import TrueNegError, installed_version, one_line_errors
 from . import fairseq_trainer as trainer
-from . import preflight, stopping
-from .folder import installed_version
+from . import preflight, saving, stopping
+from .folder import add_line
 
 
 def apply() -> None:
     """Applies every repair, once."""
-    if checkpoint_utils.PathManager is trainer.CopiesAtOnce:  # patching twice would wrap the wrappers
+    if checkpoint_utils.PathManager is CopiesAtOnce:  # patching twice would wrap the wrappers
         return
     if sys.argv[0].endswith(stopping.PROGRAMS):  # before there is anything to save
         stopping.REQUEST.listen()
@@ -49,8 +50,8 @@ def apply() -> None:
     start_trainings()
     start_trainings_of_hydra()
     distributed_fairseq_model.DistributedDataParallel = DistributedDataParallelOnCpu
-    checkpoint_utils.PathManager = trainer.CopiesAtOnce
-    trainer.write_metrics()
+    checkpoint_utils.PathManager = CopiesAtOnce
+    write_metrics()
     masked_lm.MaskTokensDataset = EpochAwareMaskTokensDataset
     FairseqTask.args = _FormerName()
     save_fp32_copies()
@@ -176,6 +177,42 @@ def start_trainings_of_hydra() -> None:
         return stock(cfg, **kwargs)
 
     tasks.setup_task = setup_task
+
+
+class CopiesAtOnce(checkpoint_utils.PathManager):
+    """fairseq copies checkpoints in place: a kill or a full disk leaves a checkpoint_last.pt that cannot be read."""
+
+    @staticmethod
+    def copy(src_path: str, dst_path: str, overwrite: bool = False) -> bool:
+        with one_line_errors():
+            saving.copy(Path(src_path), Path(dst_path))
+        return True
+
+
+def write_metrics() -> None:
+    """fairseq keeps no record of what it measures, unless a flag asks for one: a progress bar, as its loggers are."""
+    stock: Callable[..., Any] = progress_bar.progress_bar
+
+    def measured_bar(*args: Any, epoch: int | None = None, prefix: str | None = None, **kwargs: Any) -> Any:
+        bar, folder = stock(*args, epoch=epoch, prefix=prefix, **kwargs), trainer.PluginTrainer.measured
+        if folder is None:
+            return bar
+
+        def measured(
+            show: Callable[..., None], kind: str, stats: Any, tag: Any = None, step: int | None = None
+        ) -> None:
+            shown = {name: progress_bar.format_stat(value) for name, value in stats.items() if name != "num_updates"}
+            # sentence_prediction logs its predictions too, as an empty list; a mean of nothing is None.
+            values = {name: float(value) for name, value in shown.items() if isinstance(value, str | int | float)}
+            subset = tag if kind == "valid" else None
+            add_line(folder, kind=kind, epoch=epoch, num_updates=step, subset=subset, values=values)
+            show(stats, tag=tag, step=step)
+
+        bar.log = functools.partial(measured, bar.log, "train")
+        bar.print = functools.partial(measured, bar.print, "epoch" if prefix is None else "valid")
+        return bar
+
+    progress_bar.progress_bar = measured_bar
 
 
 class DistributedDataParallelOnCpu(DistributedDataParallel):

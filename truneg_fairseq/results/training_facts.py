@@ -19,7 +19,7 @@ from ..fairseq_runs.folder import (
     read_metrics,
     read_series,
 )
-from ..files import convert, split_name
+from ..files import convert, files_below, split_name
 from .intervals import ratio_of
 from .result import BITS, HELD_OUT, Example, Result, read_results
 
@@ -133,7 +133,7 @@ def _find(argument: str) -> Run:
         run.facts |= {f"version of {package}": found or "not installed" for package, found in versions.items()}
         run.facts |= {f"SHA-256 of {file}": digest[:_DIGITS] for file, digest in inputs.items()}
         run.facts["starts"] = str(len(starts))
-    for file in sorted(path.rglob("*.jsonl")):
+    for file in files_below(path, "*.jsonl"):
         with file.open(encoding="utf-8", errors="replace") as stream:
             measured = stream.readline().startswith('{"model": ')
         named = [f"{name}={file}" if name else file] if measured else []

@@ -38,9 +38,9 @@ from datatrove.pipeline.writers.disk_base import DiskWriter
 from datatrove.utils.hashing import HashConfig
 from datatrove.utils.text import ngrams, simplify_text
 
-from truneg_fairseq.data.text import read_lines, read_table, text_files
+from truneg_fairseq.data.text import read_lines, read_table
 from truneg_fairseq.errors import TrueNegError, one_line_errors
-from truneg_fairseq.files import RECORD_NAME, is_new, read_record, replacing_file, require_same, write_json
+from truneg_fairseq.files import RECORD_NAME, files_below, is_new, read_record, replacing_file, require_same, write_json
 from truneg_fairseq.launch.process import exit_on_signals
 from truneg_fairseq.workers import available_cores
 
@@ -55,7 +55,7 @@ class TextReader(BaseReader):
 
     def __init__(self, paths: Sequence[Path]) -> None:
         super().__init__()
-        self.files = [file for path in paths for file in (text_files(path) if path.is_dir() else [path])]
+        self.files = [file for path in paths for file in (files_below(path, "*.txt") if path.is_dir() else [path])]
 
     def run(self, data: Iterable[Document] | None = None, rank: int = 0, world_size: int = 1) -> Iterator[Document]:
         yield from data or ()
