@@ -17,7 +17,6 @@ from ..errors import TrueNegError
 from ..files import hold_lock, replacing_text
 from ..launch.jobs import Job, devices_of, run_jobs
 from ..launch.training_run import RESULTS_NAME, check_precision, check_settings
-from ..models.checkpoints import quiet_fairseq
 from ..results.comparison import Comparison
 from ..results.page import report_page
 from ..results.result import Result
@@ -135,7 +134,6 @@ class Runner:
                 at_work = f"{folder.parent}: another command is at work there"
                 held.enter_context(hold_lock(folder.with_name(".lock"), at_work))
             register()
-            quiet_fairseq()
             assert options.file is not None
             check_start(options.file, self._experiment)
             check_flags(options.file, self._experiment, self.trainings)
