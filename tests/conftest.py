@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -30,12 +31,18 @@ def wordnet() -> Path:
 
 @pytest.fixture(scope="session")
 def binarized(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Binarized random sentences without a synonym table. Read only: :func:`data_bin` gives a copy."""
+    """Binarized random sentences without a synonym table. Read only: :func:`without_table` is a copy."""
     return binarize_sentences(tmp_path_factory.mktemp("sentences"))
+
+
+@pytest.fixture
+def without_table(binarized: Path, tmp_path: Path) -> Path:
+    """A copy of one's own."""
+    return shutil.copytree(binarized, tmp_path / "data-bin", ignore=shutil.ignore_patterns("*synonyms*"))
 
 
 @pytest.fixture(scope="session")
 def data_bin(binarized: Path, wordnet: Path) -> Path:
-    """The same with the table that the real command builds."""
+    """Binarized random sentences with the table that the real command builds."""
     run_command(truneg("synonyms", "build", "--data", binarized, "--tokenization", "wordpiece"))
     return binarized

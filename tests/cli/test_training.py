@@ -1,16 +1,13 @@
-"""Training through fairseq-train and fairseq-hydra-train; resuming with each optimizer, in 16 bits."""
+"""Training by fairseq-train, fairseq-hydra-train and truneg; resuming with each optimizer, in 16 bits."""
 
 from __future__ import annotations
 
-import math
-import shutil
 import signal
 
 import pytest
 import torch
+from support import glue_files
 from support.cli_runs import (
-    EVERYTHING,
-    RATES,
     assert_one_line,
     content,
     hydra,
@@ -18,37 +15,26 @@ from support.cli_runs import (
     start_and_wait,
     training,
 )
-from support.commands import run_command, truneg
+from support.commands import killed_on_error, run_command, start_command, truneg, wait_until
 from support.kills import differences, state_of
 
 from truneg_fairseq.fairseq_runs.saving import updates_of
 from truneg_fairseq.fairseq_runs.stopping import EXIT_STOPPED
 from truneg_fairseq.optim import electra_linear
-
-
-def test_every_objective_trains_validates_and_logs(data_bin, tmp_path):
-    """One by one with hydra, in tests/cli/test_electra.py."""
-    result = run_command(training(data_bin, tmp_path, *EVERYTHING, "--max-update", 6))
-    steps, valid = logged(result.stdout, "train_inner"), logged(result.stdout, "valid")
-    assert len(steps) == 6
-    assert all(math.isfinite(float(value)) for step in steps for value in step.values())
-    assert {*RATES} <= steps[-1].keys()
-    assert {f"valid_{rate}" for rate in RATES} <= valid[-1].keys()
-    assert (tmp_path / "checkpoint_best.pt").exists()
+from truneg_fairseq.results.result import read_results
 
 
 @pytest.mark.slow
-def test_nothing_but_the_criterion_is_needed(binarized, wordnet, tmp_path):
+def test_nothing_but_the_criterion_is_needed(without_table, wordnet, tmp_path):
     """On data without a table: it is built from WordNet beside the data, and used again."""
-    data = tmp_path / "data-bin"
-    shutil.copytree(binarized, data, ignore=shutil.ignore_patterns("*synonyms*"))
-    command = training(data, tmp_path / "run", "--criterion", "masked_lm_hc", "--max-update", 2)
+    table = without_table / "synonyms.npz"
+    command = training(without_table, tmp_path / "run", "--criterion", "masked_lm_hc", "--max-update", 2)
     first = run_command(command)
-    assert f"{data}/synonyms.npz: not there, building it from wordnet" in first.stdout
-    written = (data / "synonyms.npz").stat().st_mtime_ns
+    assert f"{table}: not there, building it from wordnet" in first.stdout
+    written = table.stat().st_mtime_ns
     second = run_command([*command[:-1], 3])
     assert "building it from" not in second.stdout
-    assert (data / "synonyms.npz").stat().st_mtime_ns == written
+    assert table.stat().st_mtime_ns == written
     assert len(logged(second.stdout, "train_inner")) == 1, "the second run resumed from the first one's checkpoint"
 
 
@@ -129,3 +115,23 @@ def test_hydra_trains_and_resumes_exactly_in_bf16(binarized, tmp_path):
     assert len(state_of(whole)["last_optimizer_state"]["param_groups"]) == 6
     for weight in state_of(whole)["model"].values():  # saved in fp32
         assert torch.equal(weight, weight.bfloat16().float()), "the model's own weights were bf16"
+
+
+@pytest.mark.slow
+def test_a_fine_tuning_that_a_signal_has_stopped_gives_the_undisturbed_result(tmp_path):
+    data = glue_files.write_data(tmp_path / "data")
+    prepared = glue_files.write_glue(tmp_path / "prepared", data, ["RTE"])
+    given = (glue_files.write_model(tmp_path, data), "--prepared", prepared, "--batch-size", 8, "--seeds", 1)
+    command = truneg("finetune", *given, "--epochs", 8, "--cpu", "--lr", 0.001, "--output")
+    log, stopped, whole = tmp_path / "log", tmp_path / "stopped", tmp_path / "whole"
+    process = start_command([*command, stopped], log, log)
+    with killed_on_error(process):
+        wait_until(lambda: any("num_updates" in path.read_text() for path in stopped.rglob("train.log")), process, log)
+        process.send_signal(signal.SIGUSR2)
+        assert process.wait(150) == 75, log.read_text()[-3000:]
+    for output in (stopped, whole):
+        run_command([*command, output])
+    (training_log,) = stopped.rglob("train.log")
+    assert training_log.read_text().count("stopped by SIGTERM after update") == 1, "which the command sends it"
+    (found,), (expected,) = (read_results([output / "results.jsonl"]) for output in (stopped, whole))
+    assert (found.metrics, found.examples) == (expected.metrics, expected.examples)

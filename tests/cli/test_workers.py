@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-
 import pytest
 from support.cli_runs import (
     EVERYTHING,
@@ -22,7 +20,7 @@ from support.commands import run_command
 
 
 def test_two_workers_equal_one_with_two_micro_batches(data_bin, tmp_path):
-    """As under a scheduler; ELECTRA's noise is in tests/criterions/test_electra.py."""
+    """As under a scheduler, with every objective; ELECTRA's noise is in tests/criterions/test_electra.py."""
     common = (*EVERYTHING, *NO_DROPOUT, "--max-update", 5)
     expected = run_command(training(data_bin, tmp_path / "one", *common, "--update-freq", 2)).stdout
     found = run_on_two_workers(training(data_bin, tmp_path / "two", *common, "--ddp-backend", "legacy_ddp"), tmp_path)
@@ -30,6 +28,7 @@ def test_two_workers_equal_one_with_two_micro_batches(data_bin, tmp_path):
     ends = [logged(output, "train")[-1] for output in (found, expected)]
     for rate in RATES:
         assert float(ends[0][f"train_{rate}"]) == pytest.approx(float(ends[1][f"train_{rate}"]), abs=2e-3), rate
+    assert {f"valid_{rate}" for rate in RATES} <= logged(expected, "valid")[-1].keys()
     steps, expected_steps = logged(found, "train_inner"), logged(expected, "train_inner")
     assert len(steps) == len(expected_steps) == 5, "one job of two workers, not two jobs"
     for step, other in zip(steps, expected_steps, strict=True):
@@ -65,24 +64,3 @@ def test_hydra_under_torchrun(data_bin, tmp_path):
     command = " ".join(map(str, hydra(data_bin, tmp_path, "sr_word")))
     result = run_command([*TORCHRUN, "--no_python", "bash", "-c", f"{command} {overrides}"], cwd=tmp_path)
     assert (result.stdout + result.stderr).count("[train_inner]") == 2, "one job of two workers, not two jobs"
-
-
-COUNTED = """
-import sys, fairseq, truneg_fairseq.synonyms.building as build_module
-build = build_module.new_table
-def counted(*arguments):
-    open(sys.argv[1] + "/builds", "a").write("built\\n")
-    return build(*arguments)
-build_module.new_table = counted
-from fairseq_cli.train import cli_main; cli_main()
-"""
-
-
-@pytest.mark.slow
-def test_one_of_several_workers_builds_the_table(binarized, wordnet, tmp_path):
-    data = tmp_path / "data-bin"
-    shutil.copytree(binarized, data, ignore=shutil.ignore_patterns("*synonyms*"))
-    command = training(data, tmp_path / "run", *EVERYTHING, "--disable-validation", "--max-update", 1)
-    run_on_two_workers([command[0], "-c", COUNTED, *command[3:]], tmp_path)
-    assert (data / "builds").read_text() == "built\n"
-    assert (data / "synonyms.npz").exists()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
 import numpy as np
@@ -167,13 +169,31 @@ def test_the_log_says_which_table_is_used_and_who_built_it(vocabulary, tmp_path,
     assert len({cached, *others}) == 3, "each version, and each reading of the symbols, has its own cache"
 
 
+def test_one_of_several_workers_builds_the_table(vocabulary, own, tmp_path, monkeypatch):
+    """Threads have locks of their own, as workers have."""
+    built = []
+
+    def build(*_: object) -> SynonymTable:
+        built.append(time.sleep(0.3))
+        return own
+
+    monkeypatch.setattr(building, "new_table", build)
+    with ThreadPoolExecutor(3) as workers:
+        tables = list(workers.map(lambda _: provide_table(vocabulary, tmp_path), range(3)))
+    assert len(built) == 1
+    assert [pairs(table) for table in tables] == [[(1, 3)]] * 3
+
+
 def test_the_log_names_the_table_in_the_cache_and_two_folders_that_cannot_be_written(
     vocabulary, tmp_path, wordnet, monkeypatch, caplog
 ):
     caplog.set_level("INFO", logger="truneg_fairseq")
     (blocked := tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    provide_table(vocabulary, blocked / "data")
+    (tmp_path / "data" / ".synonyms.npz.lock").mkdir(parents=True)  # no file can be opened there
+    provide_table(vocabulary, tmp_path / "data")
+    told = f"{tmp_path}/data: cannot be written (Is a directory); the synonym table belongs in {tmp_path}/cache"
+    assert told in caplog.text
     assert f"synonym table {tmp_path}/cache/truneg_fairseq/wordnet-" in caplog.text
     monkeypatch.setenv("XDG_CACHE_HOME", str(blocked))
     with pytest.raises(TrueNegError, match=r"file/data, .*/file/truneg_fairseq: neither can be written \(.*XDG_CACHE"):

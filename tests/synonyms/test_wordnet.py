@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 import zipfile
 from unittest.mock import Mock
@@ -59,18 +58,22 @@ def zip_wordnet(wordnet, archive):
             members.write(file, f"wordnet/{file.name}")
 
 
-def test_a_truncated_download_is_named_by_the_command_and_by_trainings(wordnet, binarized, tmp_path, monkeypatch):
+def test_none_and_a_truncated_download_are_named_by_the_command_and_by_trainings(
+    wordnet, without_table, tmp_path, monkeypatch
+):
     archive = tmp_path / "corpora" / "wordnet.zip"
     zip_wordnet(wordnet, archive)
     archive.write_bytes(archive.read_bytes()[:1_000_000])
-    monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
-    message = f"^truneg_fairseq: error: {archive}: is not a whole zip archive; remove it and run 'truneg wordnet'$"
-    data = shutil.copytree(binarized, tmp_path / "data", ignore=shutil.ignore_patterns("*synonyms*"))
-    with pytest.raises(SystemExit, match=message):
-        main(["synonyms", "build", "--data", str(data), "--source", "wordnet-antonyms"])
-    with pytest.raises(SystemExit, match=message):
-        build(data, "--criterion", "masked_lm_hc", "--tokenization", "wordpiece")
-    assert not [*data.glob("synonyms*")]
+    for folder, message in (
+        (tmp_path / "none", "WordNet: not found in NLTK's data folders; get it with 'truneg wordnet' .*"),
+        (tmp_path, f"{archive}: is not a whole zip archive; remove it and run 'truneg wordnet'"),
+    ):
+        monkeypatch.setattr(nltk.data, "path", [str(folder)])
+        with pytest.raises(SystemExit, match=f"^truneg_fairseq: error: {message}$"):
+            main(["synonyms", "build", "--data", str(without_table), "--source", "wordnet-antonyms"])
+        with pytest.raises(SystemExit, match=f"^truneg_fairseq: error: {message}$"):
+            build(without_table, "--criterion", "masked_lm_hc", "--tokenization", "wordpiece")
+    assert not [*without_table.glob("synonyms*")]
 
 
 def test_installing_keeps_what_is_there_else_asks_nltk(wordnet, tmp_path, monkeypatch, capsys):
