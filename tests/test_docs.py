@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import ast
 import importlib
-import os
 import re
 import runpy
 import shutil
-import subprocess
 import sys
-import tempfile
 import textwrap
 from functools import cache
 from pathlib import Path
 
 import pytest
-from support.commands import REPOSITORY, command_environment, run_command
+from support.commands import REPOSITORY, run_command
 from support.page_inputs import write_place
-from support.stand_ins import stand_ins
+from support.stand_ins import run_bash
 
 import truneg_fairseq
 
@@ -195,28 +192,15 @@ def run_script(script: str, folder: Path, prepared: Path) -> str:
     """What a script prints, with fewer updates than it says."""
     for printed, fewer in FEWER.items():
         script = re.sub(printed, fewer, script)
-    forked = Path(tempfile.mkdtemp(dir=folder.parent)) / "commands"
-    commands = [prepared.parent / "commands", forked, Path(sys.executable).parent]
-    environment = command_environment(
-        PATH=os.pathsep.join([*map(str, commands), os.environ["PATH"]]),
+    return run_bash(
+        *("-exuo", "pipefail", "-c", script),
+        cwd=folder,
+        commands=[prepared.parent / "commands"],
         DOWNLOADS=str(prepared.parent / "downloads"),
         HF_HUB_OFFLINE="1",
         HF_HUB_CACHE=str(prepared.parent / "hub"),
         XDG_CACHE_HOME=str(folder.parent / "cache"),
     )
-    with stand_ins(forked):
-        done = subprocess.run(
-            ["bash", "-exuo", "pipefail", "-c", script],
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
-    assert done.returncode == 0, done.stdout[-4000:]
-    return done.stdout
 
 
 @pytest.mark.slow

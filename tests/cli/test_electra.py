@@ -10,11 +10,7 @@ import pytest
 import yaml
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
-from support.cli_runs import (
-    RECIPES,
-    assert_keys_are_known,
-    hydra,
-)
+from support.cli_runs import RECIPES, assert_keys_are_known, hydra
 from support.commands import REPOSITORY, run_command
 
 import truneg_fairseq

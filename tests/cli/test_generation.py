@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
-from support.commands import (
-    PLUGIN,
-    REPOSITORY,
-    command_environment,
-    run_command,
-    truneg,
-    write_sentences,
-)
-from support.stand_ins import stand_ins
+from support.commands import PLUGIN, REPOSITORY, run_command, truneg, write_sentences
+from support.stand_ins import run_bash
 from support.trainings import batches, make, parse
 from support.translations import ENGLISH, MODEL, TRAINING, write_translations
 
@@ -100,14 +90,6 @@ def test_a_checkpoint_is_decoded_by_fairseq_alone(data, tmp_path):
 SCRIPTS = REPOSITORY / "user_dir_examples" / "translation"
 
 
-def run_script(name: str, *arguments: object, commands: Path, fails: bool = False) -> str:
-    path = os.pathsep.join([str(commands), str(Path(sys.executable).parent), os.environ["PATH"]])
-    command = ["bash", str(SCRIPTS / name), *map(str, arguments)]
-    done = subprocess.run(command, env=command_environment(PATH=path), capture_output=True, text=True, check=False)
-    assert (done.returncode != 0) == fails, done.stdout[-2000:] + done.stderr[-2000:]
-    return done.stderr
-
-
 @pytest.mark.slow
 def test_an_arm_of_the_comparison_ends_with_a_line_that_compare_reads(wordnet, tmp_path):
     text, pairs, run = tmp_path / "text", tmp_path / "pairs", tmp_path / "both-3"
@@ -117,16 +99,13 @@ def test_an_arm_of_the_comparison_ends_with_a_line_that_compare_reads(wordnet, t
             write_sentences(text / f"{split}.{language}", count, seed)
     broken = (text / "train.de").read_text(encoding="utf-8").replace(" ", "\u2028", 1)  # no end of a line
     (text / "train.de").write_text(broken, encoding="utf-8")
-    with stand_ins(tmp_path / "commands") as commands:
-        run_script("prepare.sh", text, "de", "en", pairs, 200, commands=commands)
+    run_bash(SCRIPTS / "prepare.sh", text, "de", "en", pairs, 200, cwd=tmp_path)
     assert len((pairs / "text" / "train.de").read_text(encoding="utf-8").split("\n")) == 121
     assert sorted(path.name for path in pairs.glob("test*.en.bin")) == ["test.de-en.en.bin", "test1.de-en.en.bin"]
     run_command(truneg("synonyms", "build", "--data", pairs / "dict.en.txt", "--output", pairs / "synonyms.npz"))
     run_command(truneg("data", "counts", "--data", pairs / "dict.en.txt"))
-    with stand_ins(tmp_path / "again") as commands:
-        run_script(
-            "multi30k.sh", pairs, "both", 3, run, "--cpu", "--num-workers", 0, "--max-epoch", 1, commands=commands
-        )
+    flags = ("--cpu", "--num-workers", 0, "--max-epoch", 1)
+    run_bash(SCRIPTS / "multi30k.sh", pairs, "both", 3, run, *flags, cwd=tmp_path)
     assert len((run / "test.H").read_text().splitlines()) == 6
     others = [tmp_path / "other.1", tmp_path / "other.2"]
     for path in others:

@@ -7,19 +7,11 @@ import signal
 import pytest
 import torch
 from support import glue_files
-from support.cli_runs import (
-    assert_one_line,
-    content,
-    hydra,
-    logged,
-    start_and_wait,
-    training,
-)
+from support.cli_runs import content, hydra, logged, training
 from support.commands import killed_on_error, run_command, start_command, truneg, wait_until
 from support.kills import differences, state_of
 
 from truneg_fairseq.fairseq_runs.saving import updates_of
-from truneg_fairseq.fairseq_runs.stopping import EXIT_STOPPED
 from truneg_fairseq.optim import electra_linear
 from truneg_fairseq.results.result import read_results
 
@@ -36,21 +28,6 @@ def test_nothing_but_the_criterion_is_needed(without_table, wordnet, tmp_path):
     assert "building it from" not in second.stdout
     assert table.stat().st_mtime_ns == written
     assert len(logged(second.stdout, "train_inner")) == 1, "the second run resumed from the first one's checkpoint"
-
-
-@pytest.mark.slow
-def test_truneg_train_is_fairseq_train_with_the_plugin(data_bin, tmp_path):
-    command = training(data_bin, tmp_path / "run", "--criterion", "masked_lm_sr_word", "--max-update", 1)
-    place = command.index("--user-dir")
-    arguments = [*command[3:place], *command[place + 2 :]]
-    run_command(truneg("train", *arguments))
-    assert (tmp_path / "run" / "checkpoint_last.pt").exists()
-    refused = run_command(truneg("train", *arguments, "--tokens-per-sample", 65), check=False)
-    assert_one_line(refused, "--tokens-per-sample 65")
-    log = tmp_path / "log"
-    process = start_and_wait(truneg("train", *arguments, "--max-update", 10**6), log)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == EXIT_STOPPED
 
 
 def test_finetuning_takes_its_own_time(data_bin, tmp_path):

@@ -9,14 +9,12 @@ import os
 import shutil
 import socket
 import subprocess
-import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from support.cli_runs import RECIPES, largest_difference, parameters
-from support.commands import command_environment, run_command, truneg
+from support.commands import command_environment, run_command, truneg, wait_until
 
 SCRIPT = RECIPES.parent / "experiments" / "slurm.sh"
 
@@ -48,38 +46,9 @@ PartitionName=tests Nodes={host} Default=YES State=UP OverSubscribe=FORCE:4
 """
 
 
-@dataclass(frozen=True)
-class Slurm:
-    """A running SLURM."""
-
-    environment: dict[str, str]
-
-    def run(self, *command: object, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Runs one of SLURM's commands to its end."""
-        return run_command(command, check=check, env=self.environment)
-
-    def submit(self, *options: object) -> str:
-        """Submits a batch script and returns the number of its job."""
-        return self.run("sbatch", "--parsable", *options).stdout.strip()
-
-    def state(self, job: str) -> str:
-        """The state of a job, such as RUNNING; of an array that of the task that is furthest behind."""
-        states = self.run("squeue", "--noheader", "--states=all", "--format=%T", "--jobs", job).stdout.split()
-        order = ("PENDING", "RUNNING", "COMPLETING", "FAILED", "CANCELLED", "TIMEOUT", "COMPLETED")
-        return min(states, key=order.index)
-
-    def wait(self, job: str, seconds: float = 240) -> str:
-        """Waits for the end of a job and returns its state."""
-        deadline = time.monotonic() + seconds
-        while (state := self.state(job)) in ("PENDING", "RUNNING", "COMPLETING"):
-            assert time.monotonic() < deadline, self.run("scontrol", "show", "job", job).stdout
-            time.sleep(0.2)
-        return state
-
-
 @pytest.fixture(scope="module")
-def slurm(tmp_path_factory) -> Iterator[Slurm]:
-    """Starts SLURM in a folder and stops it; skips the tests where it cannot be started."""
+def slurm(tmp_path_factory) -> Iterator[Callable[..., subprocess.CompletedProcess[str]]]:
+    """Runs commands of a SLURM that it starts in a folder and stops; skips the tests where it cannot be started."""
     folder = tmp_path_factory.mktemp("slurm")
     lacking = [program for program in PROGRAMS if shutil.which(program) is None]
     if lacking or os.geteuid() != 0:
@@ -92,40 +61,25 @@ def slurm(tmp_path_factory) -> Iterator[Slurm]:
     files = ("key-file=munge.key", "socket=munge.sock", "pid-file=munged.pid", "log-file=munged.log", "seed-file=seed")
     subprocess.run(["munged", "--force", *(f"--{file.replace('=', f'={folder}/')}" for file in files)], check=True)
     configuration = folder / "slurm.conf"
-    host = socket.gethostname()
-    configuration.write_text(
-        CONFIGURATION.format(
-            folder=folder, host=host, controller=free_port(), node=free_port(), cpus=max(2, os.cpu_count() or 1)
-        )
-    )
-    slurm = Slurm(command_environment(SLURM_CONF=str(configuration)))
+    host, cpus = socket.gethostname(), max(2, os.cpu_count() or 1)
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
+        ports = {"controller": one.getsockname()[1], "node": other.getsockname()[1]}
+    configuration.write_text(CONFIGURATION.format(folder=folder, host=host, cpus=cpus, **ports))
+    environment = {"SLURM_CONF": str(configuration)}
+
+    def run(*command: object, check: bool = True) -> subprocess.CompletedProcess[str]:
+        return run_command(command, check=check, env=environment)
+
     try:
-        subprocess.run(["slurmctld", "-f", configuration], env=slurm.environment, check=True)
-        subprocess.run(["slurmd", "-f", configuration, "-N", host], env=slurm.environment, check=True)
-        deadline = time.monotonic() + 30
-        while slurm.run("sinfo", "--noheader", "--format=%T", check=False).stdout.strip() != "idle":
-            assert time.monotonic() < deadline, (folder / "slurmctld.log").read_text()[-2000:]
-            time.sleep(0.1)
-        yield slurm
+        for daemon in (["slurmctld", "-f", configuration], ["slurmd", "-f", configuration, "-N", host]):
+            subprocess.run(daemon, env=command_environment(**environment), check=True)
+        asked = ("sinfo", "--noheader", "--format=%T")
+        wait_until(lambda: run(*asked, check=False).stdout == "idle\n", log=folder / "slurmctld.log")
+        yield run
     finally:
         for name in ("slurmd", "slurmctld", "munged"):
             with contextlib.suppress(OSError, ValueError):
                 os.kill(int((folder / f"{name}.pid").read_text()), 15)
-
-
-def free_port() -> int:
-    """A port on which nothing listens now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def wait_for(text: str, log: Path) -> None:
-    deadline = time.monotonic() + 240
-    while text not in (so_far := log.read_text() if log.exists() else ""):
-        assert time.monotonic() < deadline, so_far[-3000:]
-        time.sleep(0.02)
 
 
 @pytest.mark.slow
@@ -134,11 +88,17 @@ def test_an_array_of_jobs_is_an_experiment_and_a_preempted_job_goes_on(slurm, da
     file, arms = RECIPES.parent / "experiments" / "tiny.yaml", ("baseline", "synonyms")
     output = tmp_path / "jobs"
     options = ("--array=0-1", "--cpus-per-task=1", f"--output={tmp_path}/job-%a.log")
-    job = slurm.submit(*options, SCRIPT, file, output, 1, " ".join(arms), *given)
-    wait_for('"num_updates": "10"', output / "runs" / "baseline" / "seed-1" / "train" / "train.log")
-    slurm.run("scancel", "--signal=USR2", f"{job}_0")
-    assert slurm.wait(job) == "COMPLETED", (tmp_path / "job-0.log").read_text()
-    assert "Restarts=1 " in slurm.run("scontrol", "show", "job", f"{job}_0").stdout
+    job = slurm("sbatch", "--parsable", *options, SCRIPT, file, output, 1, " ".join(arms), *given).stdout.strip()
+    log = output / "runs" / "baseline" / "seed-1" / "train" / "train.log"
+    wait_until(lambda: log.exists() and '"num_updates": "10"' in log.read_text(), log=tmp_path / "job-0.log")
+    slurm("scancel", "--signal=USR2", f"{job}_0")
+
+    def states() -> set[str]:
+        return set(slurm("squeue", "--noheader", "--states=all", "--format=%T", "--jobs", job).stdout.split())
+
+    wait_until(lambda: not states() & {"PENDING", "RUNNING", "COMPLETING"}, log=tmp_path / "job-0.log")
+    assert states() == {"COMPLETED"}, (tmp_path / "job-0.log").read_text()
+    assert "Restarts=1 " in slurm("scontrol", "show", "job", f"{job}_0").stdout
     run_command(truneg("experiment", file, "--output", output, "--set", "seeds=1", *given))
     run_command(truneg("experiment", file, "--output", tmp_path / "here", "--set", "seeds=1", *given))
     for arm in arms:

@@ -189,7 +189,7 @@ def write_sentences(path: Path, count: int, seed: int) -> None:
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def binarize_sentences(folder: Path, *, fresh: bool = False) -> Path:
+def binarize_sentences(folder: Path) -> Path:
     """Binarizes random sentences with the real fairseq-preprocess; returns the folder of binarized data."""
     folder.mkdir(parents=True, exist_ok=True)
     write_sentences(folder / "train.txt", 150, seed=1)
@@ -200,8 +200,7 @@ def binarize_sentences(folder: Path, *, fresh: bool = False) -> Path:
             *(sys.executable, "-m", "fairseq_cli.preprocess", "--only-source", "--srcdict", folder / "words.txt"),
             *("--trainpref", folder / "train.txt", "--validpref", folder / "valid.txt"),
             *("--destdir", folder / "data-bin", "--workers", 1),
-        ],
-        fresh=fresh,
+        ]
     )
     return folder / "data-bin"
 

@@ -1,16 +1,18 @@
-"""Stand-ins of ``python``, ``truneg`` and fairseq's commands for shell scripts: what they start is forked."""
+"""Shell scripts in which ``python``, ``truneg`` and fairseq's commands are stand-ins: what they start is forked."""
 
 from __future__ import annotations
 
-import contextlib
 import json
+import os
 import socketserver
+import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 
-from .commands import TRUNEG
+from .commands import TRUNEG, command_environment
 from .forks import ForkedCommand
 
 FAIRSEQ = {f"fairseq-{name}": ("-m", f"fairseq_cli.{name}") for name in ("train", "generate", "preprocess")}
@@ -37,15 +39,27 @@ class _Request(socketserver.StreamRequestHandler):
         self.wfile.write(b"%d\n" % process.wait())
 
 
-@contextlib.contextmanager
-def stand_ins(folder: Path) -> Iterator[Path]:
-    """Fills a new folder, for the front of ``PATH``."""
-    folder.mkdir()
-    address = str(folder / "socket")
-    for name, command in COMMANDS.items():
-        (folder / name).write_text(STAND_IN.format(python=sys.executable, address=address, command=list(command)))
-        (folder / name).chmod(0o755)
-    with socketserver.ThreadingUnixStreamServer(address, _Request) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield folder
-        server.shutdown()
+def run_bash(*arguments: object, cwd: Path, commands: Sequence[Path] = (), **environment: str) -> str:
+    """What bash prints; it finds the commands of other folders first, and then the stand-ins."""
+    with tempfile.TemporaryDirectory() as name:
+        folder, address = Path(name), f"{name}/socket"
+        for program, command in COMMANDS.items():
+            stand_in = STAND_IN.format(python=sys.executable, address=address, command=list(command))
+            (folder / program).write_text(stand_in)
+            (folder / program).chmod(0o755)
+        path = [*commands, folder, Path(sys.executable).parent, os.environ["PATH"]]
+        with socketserver.ThreadingUnixStreamServer(address, _Request) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            done = subprocess.run(
+                ["bash", *map(str, arguments)],
+                cwd=cwd,
+                env=command_environment(PATH=os.pathsep.join(map(str, path)), **environment),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                check=False,
+            )
+            server.shutdown()
+    assert done.returncode == 0, done.stdout[-4000:]
+    return done.stdout
