@@ -30,7 +30,7 @@ demo:
 	$(BIN)/python user_dir_examples/demo/run.py
 
 test test-all: setup
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal $(if $(filter test-all,$@),-m "")
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --durations 25 $(if $(filter test-all,$@),-m "")
 
 lint: $(DONE)/package
 	$(BIN)/ruff check .

@@ -7,7 +7,6 @@ import importlib.util
 import random
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from types import ModuleType
 import pytest
 from support.commands import REPOSITORY, run_command, truneg
 from support.convert_models import random_model, save
+from support.stand_ins import run_bash
 
 from truneg_fairseq.errors import TrueNegError
 
@@ -27,8 +27,18 @@ a ship is large boat that carries people and goods across the sea . in of to wit
 """.split()
 
 
-def run_demo(folder: Path, *flags: object, **options) -> subprocess.CompletedProcess[str]:
-    return run_command([sys.executable, DEMO / "run.py", *flags], cwd=folder, **options)
+# The demo starts the commands that stand beside its Python.
+STAND_IN = """
+import runpy, shutil, sys
+sys.executable = shutil.which("python")
+del sys.argv[0]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def run_demo(folder: Path, *flags: object) -> str:
+    command = ["python", "-c", STAND_IN, DEMO / "run.py", *flags]
+    return run_bash("-c", shlex.join(map(str, command)), cwd=folder)
 
 
 def commands(stdout: str) -> dict[str, list[str]]:
@@ -54,14 +64,14 @@ def test_the_demo_runs_and_continues(wordnet, tmp_path):
         text = "".join(" ".join(random_words.choices(WORDS, k=12)) + "\n" for _ in range(lines))
         (tmp_path / "demo" / "text" / f"{name}.txt").write_text(text, encoding="utf-8")
     sizes = ("--model", "bert", "--updates", 3, "--tokens-per-sample", 16)
-    shown = run_demo(tmp_path, *sizes).stdout
+    shown = run_demo(tmp_path, *sizes)
     steps = ["false negatives", "binarize", "convert", "training plain", "training hc", "measured", "study"]
     assert list(commands(shown)) == steps
     assert commands(shown)["training hc"][0].endswith("fairseq-train")
     assert "masked_lm_hc" in commands(shown)["training hc"]
     assert "\nHC (paper) " in shown, "the published study"
     assert (tmp_path / "demo" / "explained.html").exists()
-    again = run_demo(tmp_path, *sizes).stdout
+    again = run_demo(tmp_path, *sizes)
     assert list(commands(again)) == [name for name in steps if name not in ("false negatives", "binarize", "convert")]
 
 

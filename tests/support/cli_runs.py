@@ -121,24 +121,18 @@ def assert_one_line(result: subprocess.CompletedProcess[str], message: str) -> N
 
 def assert_keys_are_known(recipe: dict[str, dict]) -> None:
     """hydra passes misspelt keys of plugins in silence: every key must be a field of what the recipe names."""
-    import fairseq.dataclass.configs as known
-    from fairseq.criterions import CRITERION_DATACLASS_REGISTRY
-    from fairseq.optim import OPTIMIZER_DATACLASS_REGISTRY
-    from fairseq.optim.lr_scheduler import LR_SCHEDULER_DATACLASS_REGISTRY
+    from fairseq.dataclass.configs import FairseqConfig
+    from fairseq.registry import REGISTRIES
     from fairseq.tasks import TASK_DATACLASS_REGISTRY
 
     import truneg_fairseq
 
     truneg_fairseq.register()
-    registries = {
-        "task": TASK_DATACLASS_REGISTRY,
-        "criterion": CRITERION_DATACLASS_REGISTRY,
-        "optimizer": OPTIMIZER_DATACLASS_REGISTRY,
-        "lr_scheduler": LR_SCHEDULER_DATACLASS_REGISTRY,
-    }
+    registries = {name: each["dataclass_registry"] for name, each in REGISTRIES.items()}
+    registries["task"] = TASK_DATACLASS_REGISTRY
     for group, values in recipe.items():
         if group in registries:
             fields = registries[group][values.pop("_name")].__dataclass_fields__
         else:
-            fields = vars(known.FairseqConfig())[group].__dataclass_fields__
+            fields = vars(FairseqConfig())[group].__dataclass_fields__
         assert values.keys() <= fields.keys(), group

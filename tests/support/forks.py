@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import atexit
 import functools
-import importlib.machinery
 import json
 import multiprocessing
 import os
@@ -113,8 +112,6 @@ def _run(
         elif kind == "-c":
             exec(compile(arguments[0], "<string>", "exec", dont_inherit=True), main.__dict__)
         else:
-            main.__file__ = str(Path(kind).absolute())
-            main.__loader__ = importlib.machinery.SourceFileLoader("__main__", main.__file__)
-            exec(compile(Path(kind).read_bytes(), main.__file__, "exec", dont_inherit=True), main.__dict__)
+            runpy.run_path(kind, run_name="__main__")
     finally:
         atexit._run_exitfuncs()

@@ -11,7 +11,6 @@ import torch
 from .commands import PLUGIN
 from .trainings import make, parse
 
-SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")
 GERMAN = "ein mann hund läuft spielt im am park strand".split()
 ENGLISH = "a man guy person dog run@@ s ning plays in on at the park beach".split()
 """The second side has unfinished pieces, as subword-nmt and fastBPE mark them."""
