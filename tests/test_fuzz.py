@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.convert_models import TOKENS, random_model, save, write_dictionary
+from support.losses import table_of_pairs, vocabulary_of
 from support.tokenizers_made import fast_tokenizer, gpt2, sentencepiece
 
 from truneg_fairseq import register
@@ -144,9 +144,7 @@ def one_file(name: str, content: Any, read: Callable[[Path], object]) -> Reader:
 
 
 def make_table(folder: Path) -> None:
-    gold, synonym = np.array([[1, 2], [1, 3], [5, 4]], np.int32).T
-    metadata = {"vocabulary_size": 10, "fingerprint": "f" * 64, "tokenization": "words", "source": "wordnet"}
-    SynonymTable(gold=gold, synonym=synonym, **metadata, options={"a": 1}).save(folder / "table.npz")
+    table_of_pairs([(1, 2), (1, 3), (5, 4)], vocabulary_of(10), options={"a": 1}).save(folder / "table.npz")
 
 
 def make_checkpoint(folder: Path) -> None:

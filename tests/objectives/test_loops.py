@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from itertools import permutations, product
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from support.commands import REPOSITORY, run_command
-from support.losses import LOSSES, OF_A_MODEL, WORDS, loss_of, tiny_batch, tiny_bert
+from support.losses import LOSSES, OF_A_MODEL, WORDS, loss_of, table_of_pairs, tiny_batch, tiny_bert
 from support.tokenizers_made import fast_tokenizer
 from torch import nn
 
@@ -21,14 +20,7 @@ from truneg_fairseq.data.tokenizer import vocabulary_of
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.objectives.build import expected_losses
 from truneg_fairseq.objectives.soft_targets import SoftTargets
-from truneg_fairseq.synonyms import SynonymTable
 from truneg_fairseq.vocabulary import read_symbols, vocabulary_of_tokenizer
-
-
-def save_table(path: Path, vocabulary, pairs: list[tuple[int, int]]) -> None:
-    gold, synonym = torch.tensor(pairs, dtype=torch.int32).numpy().T
-    facts = {"vocabulary_size": len(vocabulary), "tokenization": vocabulary.tokenization, "source": "wordnet"}
-    SynonymTable(gold=gold, synonym=synonym, fingerprint=vocabulary.fingerprint, **facts).save(path)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -298,7 +290,7 @@ def test_the_table_beside_a_dictionary_excuses_its_words(tmp_path):
     path = tmp_path / "dict.txt"
     path.write_text("cat 3\ndog 2\nmat 1\n", encoding="utf-8")
     vocabulary = vocabulary_of(read_symbols(path), tmp_path, tokenization="words")
-    save_table(tmp_path / "synonyms.npz", vocabulary, [(4, 5)])
+    table_of_pairs([(4, 5)], vocabulary).save(tmp_path / "synonyms.npz")
     loss_fn = TrueNegativeLoss.for_dictionary(path, tokenization="words", hc_weight=1.0)
     said = 9.0 * torch.eye(8)[[5, 5]]
     torch.testing.assert_close(loss_fn(said, torch.tensor([4, 6])), F.cross_entropy(said[1:], torch.tensor([6])) / 2)
@@ -316,7 +308,8 @@ def test_a_table_of_a_model_with_more_rows_than_its_tokenizer_has_tokens(tmp_pat
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(str(fast_tokenizer("wordpiece", tmp_path)))
-    save_table(tmp_path / "padded.npz", vocabulary_of_tokenizer(tokenizer, size=128), [(20, 21)])
+    padded = vocabulary_of_tokenizer(tokenizer, size=128)
+    table_of_pairs([(20, 21)], padded).save(tmp_path / "padded.npz")
     options = {"hc_weight": 1.0, "synonym_table": str(tmp_path / "padded.npz")}
     with pytest.raises(TrueNegError, match=r"padded\.npz"):
         TrueNegativeLoss.for_tokenizer(tokenizer, **options)

@@ -87,11 +87,9 @@ def write_model(folder: Path, data: Path, kind: str = "BertModel", name: str = "
     """A checkpoint of a random model, converted from transformers' with the tokens of the data."""
     from truneg_fairseq.convert.from_hf import from_hf
 
-    from .convert_models import random_model
+    from .convert_models import random_model, save
 
-    tokens = wordpieces(data)
-    random_model(kind, tokens=tokens, **sizes).save_pretrained(folder / name.removesuffix(".pt"))
-    vocabulary = folder / name.removesuffix(".pt") / "vocab.txt"
-    vocabulary.write_text("".join(f"{token}\n" for token in tokens), encoding="utf-8")
-    from_hf(folder / name.removesuffix(".pt"), data, folder / name)
+    tokens, place = wordpieces(data), folder / name.removesuffix(".pt")
+    save(random_model(kind, tokens=tokens, **sizes), place, tokens)
+    from_hf(place, data, folder / name)
     return folder / name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,13 @@ def vocabulary_of(words: int = WORDS, pieces: tuple[int, ...] = PIECES) -> Vocab
     return Vocabulary(tuple(names), tuple(names), "words", tuple(names), continues)
 
 
+def table_of_pairs(pairs: Iterable[tuple[int, int]], vocabulary: Vocabulary, **facts: Any) -> SynonymTable:
+    """The synonym table of pairs of ids (gold, synonym)."""
+    gold, synonym = np.array(sorted(pairs), dtype=np.int32).reshape(-1, 2).T.copy()
+    facts |= {"fingerprint": vocabulary.fingerprint, "tokenization": vocabulary.tokenization}
+    return SynonymTable(gold=gold, synonym=synonym, vocabulary_size=len(vocabulary), source="test", **facts)
+
+
 def setting_of(
     options: TrueNegativeOptions, table: Any, blocked: Any = (), vocabulary: Any = None, padding: int = PAD
 ) -> Setting:
@@ -51,14 +59,7 @@ def setting_of(
     vocabulary = vocabulary or vocabulary_of()
     setting = Setting(options=options, padding=padding, folder=Path(), vocabulary=vocabulary)
     for name, pairs in (("table", table), ("exclusions", blocked)):
-        gold, synonym = np.array(sorted(pairs), dtype=np.int32).reshape(-1, 2).T
-        facts: dict[str, Any] = {
-            "vocabulary_size": len(vocabulary),
-            "fingerprint": "",
-            "tokenization": "words",
-            "source": "tsv",
-        }
-        vars(setting)[name] = SynonymTable(gold=gold, synonym=synonym, **facts)
+        vars(setting)[name] = table_of_pairs(pairs, vocabulary)
     return setting
 
 

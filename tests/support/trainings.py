@@ -8,16 +8,15 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 import truneg_fairseq
 from truneg_fairseq.objectives.false_negatives import AcceptanceModel
-from truneg_fairseq.synonyms import SynonymTable
 from truneg_fairseq.vocabulary import Vocabulary, read_symbols
 
 from .commands import PLUGIN, TINY_MODEL, TINY_TRAINING
+from .losses import table_of_pairs
 
 
 def parse(command: Iterable[object]) -> Any:
@@ -73,15 +72,7 @@ def batches(task: Any, count: int, split: str = "train", size: int = 4) -> list[
 def table_of(data: Path, pairs: list[tuple[str, str]], path: Path, tokenization: str = "wordpiece") -> Path:
     vocabulary = Vocabulary.from_symbols(read_symbols(data), tokenization)
     ids = {symbol: index for index, symbol in enumerate(vocabulary.symbols)}
-    rows = np.array(sorted((ids[g], ids[s]) for g, s in pairs), dtype=np.int32).reshape(-1, 2)
-    SynonymTable(
-        gold=rows[:, 0].copy(),
-        synonym=rows[:, 1].copy(),
-        vocabulary_size=len(vocabulary),
-        fingerprint=vocabulary.fingerprint,
-        tokenization=tokenization,
-        source="test",
-    ).save(path)
+    table_of_pairs([(ids[gold], ids[synonym]) for gold, synonym in pairs], vocabulary).save(path)
     return path
 
 
