@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ast
-import subprocess
 import sys
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 
 import pytest
-from support.commands import PLUGIN, command_environment
+from support.commands import PLUGIN, run_command
 
 # From the bottom up. What stands in one line does not import each other.
 LAYERS = """
@@ -96,10 +95,8 @@ def test_no_module_imports_itself_through_others():
 def test_what_is_light_stays_light(module, absent):
     """In a fresh process."""
     code = f"import sys, truneg_fairseq.{module}; print(*sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=command_environment(), capture_output=True, text=True, check=True
-    )
-    loaded = {name.partition(".")[0] for name in done.stdout.split()}
+    names = run_command([sys.executable, "-c", code], fresh=True).stdout.split()
+    loaded = {name.partition(".")[0] for name in names}
     assert not loaded & set(absent.split())
 
 

@@ -17,7 +17,7 @@ import pytest
 import safetensors.torch
 import torch
 from filelock import FileLock
-from support.commands import command_environment
+from support.commands import command_environment, run_command
 
 from truneg_fairseq import files
 from truneg_fairseq.errors import TrueNegError
@@ -143,7 +143,7 @@ with new_folder(Path(sys.argv[1])) as folder:
 
 def test_half_written_folders_of_a_killed_process_are_removed(tmp_path):
     for _ in range(2):
-        subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "f")], check=False, env=command_environment())
+        run_command([sys.executable, "-c", KILLED, tmp_path / "f"], check=False)
     assert len(list(tmp_path.iterdir())) == 1
     with new_folder(tmp_path / "f"):
         (staging,) = tmp_path.iterdir()

@@ -11,14 +11,13 @@ import json
 import math
 import re
 import shutil
-import subprocess
 import sys
 import weakref
 from pathlib import Path
 
 import pytest
 import torch
-from support.commands import WORDS, command_environment
+from support.commands import WORDS, run_command
 from support.convert_models import random_model, save, write_dictionary
 from support.judgements import many, write
 from support.masked_lms import TOKENS, evaluated, hugging_face_bert, opened, yardstick
@@ -162,10 +161,7 @@ for command in {[list(map(str, command)) for command in commands]!r}:
     except SystemExit as end:
         assert not end.code, end.code
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=command_environment(), capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    run_command([sys.executable, "-c", code])
 
 
 _STRANGE = """
