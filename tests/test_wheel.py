@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import os
 import shutil
@@ -21,24 +22,20 @@ pytest.importorskip("build", reason="the wheel is built with the package build")
 pytestmark = pytest.mark.slow
 
 
-def requirements(extra: str = "") -> list[str]:
-    """What an installation of this package brings, by the metadata of the checkout and of what is installed here."""
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        tomllib = pytest.importorskip("tomli")
-    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    wanted = [*project["dependencies"], *(project["optional-dependencies"][extra] if extra else ())]
-    found: set[str] = set()
+def requirements(wheel: Path, extra: str = "") -> list[str]:
+    """What an installation of the wheel brings, by its own metadata and by those of what is installed here."""
+    with zipfile.ZipFile(wheel) as archive:
+        (place,) = {name.partition("/")[0] for name in archive.namelist() if ".dist-info/" in name}
+    metadata = importlib.metadata.PathDistribution(zipfile.Path(wheel, f"{place}/"))
+    wanted, found = [(line, extra) for line in metadata.requires or []], set[str]()
     while wanted:
-        requirement = Requirement(wanted.pop())
-        if requirement.name in found or (requirement.marker and not requirement.marker.evaluate({"extra": ""})):
+        line, asked = wanted.pop()
+        requirement = Requirement(line)
+        if requirement.name in found or (requirement.marker and not requirement.marker.evaluate({"extra": asked})):
             continue
         found.add(requirement.name)
-        try:
-            wanted += importlib.metadata.requires(requirement.name) or []
-        except importlib.metadata.PackageNotFoundError:  # of another platform
-            continue
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # of another platform
+            wanted += [(line, "") for line in importlib.metadata.requires(requirement.name) or []]
     return sorted(found)
 
 
@@ -97,7 +94,7 @@ def wheel(tmp_path_factory) -> Path:
 
 
 def test_the_base_works_without_fairseq_and_tells_the_extras(wheel, tmp_path):
-    names = requirements()
+    names = requirements(wheel)
     assert "torch" in names
     assert "fairseq-fixed" not in names
     programs = environment(tmp_path / "base", wheel, names)
@@ -132,16 +129,15 @@ main(["convert", "x.pt", "out"])
     assert convert.count("\n") == 1
 
 
-def test_a_training_by_user_dir_from_the_wheel(wheel, tmp_path, binarized):
-    programs = environment(tmp_path / "full", wheel, requirements("fairseq"))
+def test_a_training_by_user_dir_from_the_wheel(wheel, tmp_path, without_table):
+    programs = environment(tmp_path / "full", wheel, requirements(wheel, "fairseq"))
     user_dir = run(programs / "truneg", "user-dir", cwd=tmp_path).strip()
     assert user_dir.startswith(str(tmp_path / "full"))
-    data = shutil.copytree(binarized, tmp_path / "data", ignore=shutil.ignore_patterns("*synonyms*"))
     (tmp_path / "own.tsv").write_text("big\tlarge\nlarge\tbig\n", encoding="utf-8")
-    build = ("synonyms", "build", "--data", data, "--source", "tsv", "--tsv", "own.tsv", "--output", "own.npz")
+    build = ("synonyms", "build", "--data", without_table, "--source", "tsv", "--tsv", "own.tsv", "--output", "own.npz")
     run(programs / "truneg", *build, "--tokenization", "wordpiece", cwd=tmp_path)
     synonyms = ["--synonym-table", "own.npz", "--tokenization", "wordpiece"]
-    command = ["-m", "fairseq_cli.train", data, "--user-dir", user_dir, *TINY_TRAINING, *TINY_MODEL]
+    command = ["-m", "fairseq_cli.train", without_table, "--user-dir", user_dir, *TINY_TRAINING, *TINY_MODEL]
     log = run(
         *(programs / "python", *command, "--criterion", "masked_lm_hc", *synonyms, "--max-update", 2),
         *("--save-dir", tmp_path / "saved"),
