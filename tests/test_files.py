@@ -29,6 +29,7 @@ from truneg_fairseq.files import (
     read_json,
     replacing_file,
     replacing_text,
+    split_name,
 )
 from truneg_fairseq.results.result import Result, append_result
 
@@ -217,7 +218,16 @@ def test_an_error_of_the_writer_s_own_is_not_taken_for_the_file_s(tmp_path):
         raise OSError("mine")
     with pytest.raises(OSError, match="mine"), new_folder(tmp_path / "d"):
         raise OSError("mine")
+    with pytest.raises(FileNotFoundError), replacing_file(tmp_path / "f"):
+        (tmp_path / "input").read_bytes()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_path_that_exists_may_have_an_equals_sign(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("lr=1").mkdir()
+    assert split_name("lr=1") == (None, Path("lr=1"))
+    assert split_name("lr=2") == ("lr", Path("2"))
 
 
 def save_pytorch(path: Path) -> None:

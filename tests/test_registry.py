@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 
 import pytest
@@ -59,7 +60,20 @@ def test_a_folder_is_imported_once_and_its_ideas_have_digests(tmp_path, monkeypa
     (folder / "words.txt").write_text("data\n")
     digests.append(registry.digest("mine"))
     (folder / "other.py").write_text("another idea\n")
+    (folder / ".hidden").write_text("of an editor\n")
     assert registry.digest("mine") == digests[1]
     (folder / "__init__.py").write_text("class Mine:\n    other = True\n")
     assert len({*digests, registry.digest("mine")}) == 3
     assert registry.digest("cloze") is None
+    other = tmp_path / "elsewhere" / folder.name
+    other.mkdir(parents=True)
+    (other / "__init__.py").touch()
+    with pytest.raises(TrueNegError, match=f"--user-dir {other}: another module is named {folder.name}"):
+        import_user_dir(other)
+
+
+def test_the_digest_of_a_class_that_was_typed_in_is_that_of_its_source_or_none(registry, monkeypatch):
+    registry.register("typed")(type("Mine", (), {"__module__": "__main__"}))
+    assert registry.digest("typed") is None
+    monkeypatch.setattr("inspect.getsource", lambda kind: "class Mine: ...")
+    assert registry.digest("typed") == hashlib.sha256(b"class Mine: ...").hexdigest()

@@ -119,6 +119,12 @@ def test_no_input_is_overwritten(command, tmp_path, monkeypatch):
     assert path.read_bytes() == before
 
 
+def test_a_closed_stdout_is_one_line(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)  # as `truneg user-dir >&-` has it
+    with pytest.raises(SystemExit, match="stdout: is closed; expected an open one"):
+        main(["user-dir"])
+
+
 @pytest.mark.parametrize("arguments", [["synonmys"], ["user-dir", "here"], ["synonyms", "build"], ["doctor", "--no"]])
 def test_wrong_command_lines_exit_with_2(capsys, arguments):
     with pytest.raises(SystemExit) as caught:

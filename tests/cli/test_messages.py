@@ -8,6 +8,7 @@ import pytest
 from support.cli_runs import assert_one_line, logged, training
 from support.commands import REPOSITORY, run_command, truneg
 
+from truneg_fairseq.commands.main import main
 from truneg_fairseq.results.training_facts import find_runs
 
 
@@ -31,10 +32,11 @@ def test_an_old_torch_is_refused_in_one_line(tmp_path):
 
 
 def test_a_model_that_is_not_there_is_named(tmp_path):
-    saved = run_command(truneg("evaluate", tmp_path, "--data", tmp_path, "--task", "held-out=valid"), check=False)
-    assert_one_line(saved, f"{tmp_path}: is a folder, expected a fairseq checkpoint; give a file such as")
-    missing = run_command(truneg("explain", "--checkpoint", "NOPE", "A car."), check=False)
-    assert_one_line(missing, "NOPE: no such file")
+    line = f"error: {tmp_path}: is a folder, expected a fairseq checkpoint; give a file such as"
+    with pytest.raises(SystemExit, match=line):
+        main(["evaluate", str(tmp_path), "--data", str(tmp_path), "--task", "held-out=valid"])
+    with pytest.raises(SystemExit, match="error: NOPE: no such file"):
+        main(["explain", "--checkpoint", "NOPE", "A car."])
 
 
 def test_evaluate_measures_what_validation_logged(data_bin, tmp_path):
