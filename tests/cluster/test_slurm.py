@@ -9,6 +9,7 @@ import os
 import shutil
 import socket
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -68,6 +69,7 @@ def slurm(tmp_path_factory) -> Iterator[Callable[..., subprocess.CompletedProces
     environment = {"SLURM_CONF": str(configuration)}
 
     def run(*command: object, check: bool = True) -> subprocess.CompletedProcess[str]:
+        time.sleep(0.2)  # what waits asks again and again
         return run_command(command, check=check, env=environment)
 
     try:
