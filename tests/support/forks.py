@@ -16,6 +16,7 @@ import runpy
 import signal
 import subprocess
 import sys
+import threading
 import types
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,6 +28,7 @@ sklearn.metrics pandas pyarrow nltk.corpus tokenizers safetensors.torch filelock
 """.split()
 # pyarrow's allocator would start a thread, and forks need a single one.
 BEFORE_IMPORTS = {"OMP_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
+_CHANGES_THE_ENVIRONMENT = threading.Lock()
 _server = multiprocessing.get_context("forkserver")
 _server.set_forkserver_preload(PRELOADED)
 
@@ -44,7 +46,8 @@ class ForkedCommand:
         stdin: str = os.devnull,
     ) -> None:
         path = _path_of_a_fresh_process(environment["PYTHONPATH"])
-        with patch.dict(os.environ, BEFORE_IMPORTS):
+        # Threads that change the environment at once would leave these in it, and no later command would be forked.
+        with _CHANGES_THE_ENVIRONMENT, patch.dict(os.environ, BEFORE_IMPORTS):
             self._process = _server.Process(target=_run, args=(command, environment, path, cwd, stdout, stderr, stdin))
             self._process.start()
         assert self._process.pid is not None
