@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
-from .. import __version__
+import msgspec
+
 from ..errors import TrueNegError
-from ..files import CITATION, read_record
+from ..files import CITATION, VERSION, read_record
 from ..flags import select
 from ..models.checkpoints import Checkpoint
 from ..objectives.options import ElectraOptions
@@ -60,7 +58,7 @@ def model_card(checkpoint: Checkpoint, data: Path, architecture: str, *, name: s
             "Objective": f"`{options.described()}`",
             "Started from the weights of": checkpoint.started_from and f"`{checkpoint.started_from}`",
             "Updates": checkpoint.updates and f"{checkpoint.updates:,}",
-            **dict(_amounts(data)),
+            **_amounts(data),
         }
         training = [f"{what}: {value}" for what, value in lines.items() if value]
         if options.sources.keys() - {"uniform"} or options.weights_of_terms:
@@ -70,19 +68,19 @@ def model_card(checkpoint: Checkpoint, data: Path, architecture: str, *, name: s
         metadata=ModelCardData(library_name="transformers", tags=tags).to_yaml(),
         name=name,
         architecture=architecture,
-        version=__version__,
+        version=VERSION,
         training="\n".join(f"- {line}" for line in training),
         citation=CITATION,
     )
 
 
-def _amounts(data: Path) -> Iterator[tuple[str, str]]:
-    """How much text the record beside the data counts."""
-    record: dict[str, Any] = {}
-    with contextlib.suppress(TrueNegError):  # none, or one of something else
-        record = read_record(data)
-    for split, counts in dict(record.get("splits") or {}).items():
-        numbers = [
-            f"{counts[what]:,} {what}" for what in ("documents", "lines", "sequences", "tokens") if what in counts
-        ]
-        yield f"Data, {split}", ", ".join(numbers)
+def _amounts(data: Path) -> dict[str, str]:
+    """How much text the record beside the data counts, by split."""
+    try:
+        splits = msgspec.convert(read_record(data).get("splits", {}), dict[str, dict[str, int]])
+    except (TrueNegError, msgspec.ValidationError):  # no record, or one of something else
+        return {}
+    return {
+        f"Data, {split}": ", ".join(f"{counts[what]:,} {what}" for what in _COUNTS if what in counts)
+        for split, counts in splits.items()
+    }

@@ -24,6 +24,16 @@ EXPORTS = ("question-answering", "classification", "discriminator", "masked-lm",
 """What can be taken out of a checkpoint; of several, the first one is taken unless another is asked for."""
 
 
+_CLASSES = {
+    "question_answering": "ForQuestionAnswering",
+    "classification": "ForSequenceClassification",
+    "discriminator": "ForPreTraining",
+    "next_sentence": "ForPreTraining",
+    "masked_lm": "ForMaskedLM",
+}
+"""How transformers' class ends that has a part; the first one counts."""
+
+
 class Pair(NamedTuple):
     """One tensor's names."""
 
@@ -51,7 +61,6 @@ class Family:
     # differ; ``untied`` is the masked-LM head's projection where it is not the word embeddings; the others are heads,
     # ``pooler`` being BERT's dense layer on the first token.
     parts: Mapping[str, tuple[Pair, ...]]
-    classes: Mapping[str, tuple[str, ...]]  # the parts of every class with heads that is written
     # beginnings of their names that no weight of ours answers to
     ignored: tuple[str, ...] = ("embeddings.position_ids", "embeddings.token_type_ids")
     copies: Mapping[str, str] = field(default_factory=dict)  # second names, by first name, of what files may hold twice
@@ -68,19 +77,10 @@ class Family:
 
     def class_of(self, parts: Collection[str]) -> str:
         """The transformers class of a model with these parts."""
-        wanted = set(parts) - {"projection", "untied"}
-        if wanted <= {"pooler"}:
-            return f"{self.title}Model"
-        return next(name for name, its_parts in self.classes.items() if set(its_parts) == wanted)
+        return self.title + next((kind for part, kind in _CLASSES.items() if part in parts), "Model")
 
     def pairs(
-        self,
-        parts: Collection[str],
-        layers: int,
-        *,
-        stack: str = "encoder",
-        head: str = "",
-        base: str = "",
+        self, parts: Collection[str], layers: int, *, stack: str = "encoder", head: str = "", base: str = ""
     ) -> list[Pair]:
         """Every tensor of a model with these parts, the templates filled in."""
 
@@ -106,13 +106,13 @@ _THEIR_LAYER = "{base}encoder.layer.{layer}"
 _HEAD = "classification_heads.{head}"
 
 _ROBERTA_EMBEDDINGS = (
-    Pair(f"{_OURS}.embed_tokens.weight", "{base}embeddings.word_embeddings.weight", "VE"),
-    Pair(f"{_OURS}.embed_positions.weight", "{base}embeddings.position_embeddings.weight", "PE"),
+    Pair(f"{_OURS}.embed_tokens.weight", f"{{base}}{WORDS}", "VE"),
+    Pair(f"{_OURS}.embed_positions.weight", f"{{base}}{POSITIONS}", "PE"),
     *_module(f"{_OURS}.layernorm_embedding", "{base}embeddings.LayerNorm", "E"),
 )
 _EMBEDDINGS = (
     *_ROBERTA_EMBEDDINGS,
-    Pair(f"{_OURS}.embed_segments.weight", "{base}embeddings.token_type_embeddings.weight", "2E"),
+    Pair(f"{_OURS}.embed_segments.weight", f"{{base}}{TOKEN_TYPES}", "2E"),
 )
 _LAYER = (
     *_module(f"{_OUR_LAYER}.self_attn.q_proj", f"{_THEIR_LAYER}.attention.self.query", "HH"),
@@ -153,12 +153,6 @@ BERT = Family(
         "classification": _module(f"{_HEAD}.out_proj", "classifier", "CH"),
         "question_answering": _QUESTION_ANSWERING,
     },
-    classes={
-        "BertForMaskedLM": ("masked_lm",),
-        "BertForPreTraining": ("masked_lm", "pooler", "next_sentence"),
-        "BertForSequenceClassification": ("pooler", "classification"),
-        "BertForQuestionAnswering": ("question_answering",),
-    },
     copies={"cls.predictions.bias": "cls.predictions.decoder.bias"},
 )
 
@@ -179,12 +173,6 @@ ELECTRA = Family(
         "classification": _DENSE_CLASSIFIER,
         "question_answering": _QUESTION_ANSWERING,
     },
-    classes={
-        "ElectraForPreTraining": ("discriminator",),
-        "ElectraForMaskedLM": ("masked_lm",),
-        "ElectraForSequenceClassification": ("classification",),
-        "ElectraForQuestionAnswering": ("question_answering",),
-    },
 )
 
 ROBERTA = Family(
@@ -196,11 +184,6 @@ ROBERTA = Family(
         "untied": (Pair("{stack}.lm_head.weight", "lm_head.decoder.weight", "VE"),),
         "classification": _DENSE_CLASSIFIER,
         "question_answering": _QUESTION_ANSWERING,
-    },
-    classes={
-        "RobertaForMaskedLM": ("masked_lm",),
-        "RobertaForSequenceClassification": ("classification",),
-        "RobertaForQuestionAnswering": ("question_answering",),
     },
     # fairseq's RoBERTa has no pooler: a head without a classifier does not load.
     ignored=("embeddings.position_ids", "embeddings.token_type_ids", "pooler."),

@@ -15,7 +15,7 @@ import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -215,17 +215,25 @@ class ChunkEncoder:
     def _write(self, chunk: Sequence[Span], folder: Path, advance: Advance) -> Counter[str]:
         counts = Counter(lines=0, tokens=0, unknown=0, replaced=0)
         with (folder / IDS_NAME).open("wb") as ids_file, (folder / SIZES_NAME).open("wb") as sizes_file:
-            for lines, last in _batches(chunk):
-                ids, sizes = self._items([line.text for line in lines])
-                # A blank item where a file ends without one: no document goes on in another file.
-                ends = last[sizes[last] > 1]
-                ids, sizes = np.insert(ids, np.cumsum(sizes)[ends], EOS), np.insert(sizes, ends + 1, 1)
+            for lines, ids, sizes in chain.from_iterable(map(self._encode_span, chunk)):
                 ids_file.write(ids.astype(self._dtype).tobytes())
                 sizes_file.write(sizes.tobytes())
                 unknown, replaced = int(np.count_nonzero(ids == UNKNOWN)), sum(line.replaced for line in lines)
                 counts.update(lines=len(sizes), tokens=len(ids), unknown=unknown, replaced=replaced)
                 advance(sum(line.size for line in lines))
         return counts
+
+    def _encode_span(self, span: Span) -> Iterator[tuple[list[Line], NDArray[np.int64], NDArray[np.int32]]]:
+        """Batches of lines as :meth:`_items`, and a blank item where a file ends without one and another follows: no
+        document goes on in another file.
+        """
+        is_blank = False  # a file's last line that begins in another span is not seen here
+        for lines in _batches(read_span(span)):
+            ids, sizes = self._items([line.text for line in lines])
+            is_blank = bool(sizes[-1] == 1)
+            yield lines, ids, sizes
+        if span.before_other and not is_blank:
+            yield [], np.array([EOS]), np.array([1], dtype=np.int32)
 
     def _items(self, texts: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Texts as fairseq's items, each with ``</s>`` at its end.
@@ -258,22 +266,14 @@ def id_dtype(symbols: int) -> type[np.uint16] | type[np.uint32]:
     return np.uint16 if symbols - 1 <= _LARGEST_UINT16_DICTIONARY else np.uint32
 
 
-def _batches(chunk: Sequence[Span]) -> Iterator[tuple[list[Line], NDArray[np.int64]]]:
-    """Lines in batches that are bounded in number and in size, however long the lines are; and which of them are the
-    last ones of files that others follow.
-    """
-    lines, ends, characters = list[Line](), list[int](), 0
-    for span in chunk:
-        line = None
-        for line in read_span(span):
-            if len(lines) == _BATCH_LINES or characters >= _BATCH_CHARACTERS:
-                yield lines, np.array(ends, dtype=np.int64)
-                lines, ends, characters = [], [], 0
-            lines.append(line)
-            characters += len(line.text)
-        if span.before_other and line is None:  # the file's last line began in the span before, and may be blank or not
-            lines.append(Line("", size=0, replaced=False))
-        elif span.before_other:
-            ends.append(len(lines) - 1)
-    if lines:
-        yield lines, np.array(ends, dtype=np.int64)
+def _batches(lines: Iterable[Line]) -> Iterator[list[Line]]:
+    """Lines in batches that are bounded in number and in size, however long the lines are."""
+    batch, characters = list[Line](), 0
+    for line in lines:
+        batch.append(line)
+        characters += len(line.text)
+        if len(batch) == _BATCH_LINES or characters >= _BATCH_CHARACTERS:
+            yield batch
+            batch, characters = [], 0
+    if batch:
+        yield batch
