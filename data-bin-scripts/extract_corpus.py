@@ -75,7 +75,7 @@ def extract(options: Options) -> None:
     parts = output if output.exists() else output.with_name(f"{output.name}.parts")
     settings = {name: value for name, value in asdict(options).items() if name not in ("output_dir", "workers")}
     if (parts / files.RECORD_NAME).exists():
-        files.require_same(str(parts), files.read_record(parts)["settings"], settings)
+        files.require_same(str(parts), files.read_record(parts).settings, settings)
     elif output.exists():
         raise TrueNegError(f"--output-dir {output}: is already there; remove it, or name another folder")
     else:

@@ -358,9 +358,15 @@ _LONGEST_CHANGE = 72
 _LARGEST_RECORD = 1 << 30  # bytes; a file of text takes about a hundred, and corpora have millions
 
 
-def read_record(folder: Path) -> dict[str, Any]:
-    """The record of a folder: "settings", and for finished data "splits"."""
-    return read_json(folder / RECORD_NAME, dict[str, Any], expected=_EXPECTED, limit=_LARGEST_RECORD)
+class Record(msgspec.Struct):
+    """What a folder was made of, and of finished data what each split holds."""
+
+    settings: dict[str, Any]
+    splits: dict[str, dict[str, int]] = {}
+
+
+def read_record(folder: Path) -> Record:
+    return read_json(folder / RECORD_NAME, Record, expected=_EXPECTED, limit=_LARGEST_RECORD)
 
 
 # --- Checks of paths, before a long computation ---

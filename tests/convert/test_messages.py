@@ -209,7 +209,9 @@ def test_weights_move_to_a_dictionary_in_another_order(checkpoint: Path, data: P
 )
 def test_the_card_tells_training_and_data(name, options, described, checkpoint, data, tmp_path) -> None:
     """Only models trained on true negatives have that tag."""
-    (data / "record.json").write_text(json.dumps({"splits": {"train": {"sequences": 12, "tokens": 12345}}}))
+    (data / "record.json").write_text(
+        json.dumps({"settings": {}, "splits": {"train": {"sequences": 12, "tokens": 12345}}})
+    )
     content = torch.load(checkpoint, weights_only=True)
     content["cfg"] |= {"criterion": {"_name": name, **options}}
     content["cfg"]["checkpoint"] = {"finetune_from_model": str(tmp_path / "start.pt")}

@@ -111,6 +111,16 @@ def test_masked_lms_there_and_back(kind: str, settings: dict, batch: tuple, data
     assert_same_tensors({name: after[name] for name in kept}, {name: before[name] for name in kept})
 
 
+def test_rows_without_a_token_are_left_out(data: Path) -> None:
+    """Which resize_token_embeddings(pad_to_multiple_of=64) makes."""
+    model, folder = random_model("BertForMaskedLM", vocab_size=len(TOKENS) + 3), data.parent / "padded"
+    model.save_pretrained(folder)
+    (folder / "vocab.json").write_text(json.dumps({token: row for row, token in enumerate(TOKENS)}))
+    report, both = from_hf(folder, data, data.parent / "padded.pt"), Both(data, TOKENS, *PAIRS)
+    assert any(note.startswith("left out: 3 rows of the embeddings") for note in report.notes)
+    assert largest(both.ours(load_with_fairseq(report.output, data)[0]) - both.logits(model)) < TOLERANCE
+
+
 @pytest.mark.parametrize("kind", ["RobertaForMaskedLM", "XLMRobertaForMaskedLM", "CamembertForMaskedLM"])
 def test_roberta_without_token_types_round_trips_exactly(kind: str, data: Path) -> None:
     """Zeros of the token type, as in the released weights; the signs of zeros stay too."""

@@ -302,6 +302,8 @@ def test_other_text_or_settings_do_not_mix(done, tmp_path, monkeypatch):
     assert not binarize(text, WORDPIECE, output).made
     new = {"train": [write(tmp_path / "new.txt", ["the"])]}
     fails("was made with another text", binarize, new, WORDPIECE, output)
+    write(output / "record.json", ['{"of": "another program"}'])
+    fails(r"record\.json: Object missing .* settings; expected what this", binarize, new, WORDPIECE, output)
 
 
 @pytest.mark.parametrize("name", ["_prepare_parts", "_encode", "write_dataset"])
@@ -330,6 +332,7 @@ def test_folders_of_text_and_links_to_them_by_two_workers(done, tmp_path):
     write(tmp_path / "train" / "._part.txt", ["nor what macOS leaves"])
     write(tmp_path / "train" / "part.txt", LINES * 15)
     (tmp_path / "train" / "deep").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "train" / "folder.txt").mkdir()
     given = {"train": [tmp_path / "train"], "valid": [done / "valid.txt"]}
     binarize(given, WORDPIECE, tmp_path / "data", chunk_bytes=333, workers=2)
     assert files_of(tmp_path / "data") == files_of(done / "data")

@@ -86,8 +86,7 @@ def fast_tokenizer(kind: str, folder: Path, text: Sequence[str] = TEXT) -> Path:
             made = Tokenizer(models.BPE(unk_token="[UNK]"))
             made.pre_tokenizer = pre_tokenizers.Whitespace()
     made.train_from_iterator(text, trainer)
-    if kind == "byte-level":
-        made.add_tokens(["    ", "  ", "<s>"])
+    made.add_tokens({"byte-level": ["    ", "  ", "<s>"], "wordpiece": ["Ünïcode"]}.get(kind, []))
     folder.mkdir(parents=True, exist_ok=True)
     made.save(str(folder / "tokenizer.json"))
     if kind == "bpe":

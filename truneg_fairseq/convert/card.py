@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from types import SimpleNamespace
 
-import msgspec
-
 from ..errors import TrueNegError
 from ..files import CITATION, VERSION, read_record
 from ..flags import select
@@ -77,8 +75,8 @@ def model_card(checkpoint: Checkpoint, data: Path, architecture: str, *, name: s
 def _amounts(data: Path) -> dict[str, str]:
     """How much text the record beside the data counts, by split."""
     try:
-        splits = msgspec.convert(read_record(data).get("splits", {}), dict[str, dict[str, int]])
-    except (TrueNegError, msgspec.ValidationError):  # no record, or one of something else
+        splits = read_record(data).splits
+    except TrueNegError:  # no record, or one of something else
         return {}
     return {
         f"Data, {split}": ", ".join(f"{counts[what]:,} {what}" for what in _COUNTS if what in counts)

@@ -58,12 +58,15 @@ def from_hf(
     require_different(OUT=output, IN=[path for path in inputs if path.suffix != ".pt"])
     model = read_model(folder, allow_pickle=allow_pickle)
     vocabulary = find_vocabulary([folder, data])
-    if vocabulary is None or len(vocabulary.tokens) != model.config.vocab_size:
+    spare = model.config.vocab_size - len(vocabulary.tokens) if vocabulary else 0
+    # A vocab.txt of other length may have lost a line; in the others each token has a number.
+    if vocabulary is None or spare < 0 or (spare and vocabulary.path.name == "vocab.txt"):
         found = f"{vocabulary.path}: {len(vocabulary.tokens)} tokens" if vocabulary else f"{folder}: no vocabulary"
         raise TrueNegError(
             f"{found}, but vocab_size is {model.config.vocab_size} in its config.json; expected tokenizer.json, "
             f"vocab.txt or vocab.json in {folder} or {data}, with the tokens in the order of the rows"
         )
+    model = replace(model, config=replace(model.config, vocab_size=len(vocabulary.tokens)))
     rows = rows_by_id(vocabulary, read_dictionary(data))
     state, halves, task = to_state(model, rows), [model.config], "masked_lm"
     if generator is not None:
@@ -75,7 +78,7 @@ def from_hf(
     arguments, settings = architecture_arguments(*halves), {"tokens_per_sample": model.config.positions}
     write_checkpoint(output, state, complete(arguments), data, task=task, settings=settings)
     distinct = {id(tensor): tensor.numel() for name, tensor in state.items() if not name.endswith(".version")}
-    notes = _notes(model, vocabulary.path, heads=generator is not None or "masked_lm" in model.parts)
+    notes = _notes(model, vocabulary.path, spare, heads=generator is not None or "masked_lm" in model.parts)
     return Conversion(output, model.config, sum(distinct.values()), notes, flags=architecture_flags(*halves))
 
 
@@ -135,7 +138,7 @@ def _is_shared(pair: Pair) -> bool:
     return ".embeddings." in pair.theirs
 
 
-def _notes(model: HfModel, vocabulary: Path, *, heads: bool) -> tuple[str, ...]:
+def _notes(model: HfModel, vocabulary: Path, spare: int, *, heads: bool) -> tuple[str, ...]:
     config, dropped = model.config, ", ".join(model.dropped)
     untrained = "it starts as the identity, tied to the embeddings, and has to be trained"
     if config.family == "electra":
@@ -146,6 +149,7 @@ def _notes(model: HfModel, vocabulary: Path, *, heads: bool) -> tuple[str, ...]:
         (dropped, f"dropped, fairseq's {config.family} has no place for them: {dropped}"),
         (not heads, f"no masked-LM head in the weights: {untrained}"),
         ("pooler" in model.parts, f"the pooler is kept as the head {model.pooler_head}; training drops it"),
+        (spare, f"left out: {spare} rows of the embeddings, behind the last token of {vocabulary}"),
         (vocabulary.parent != model.folder, f"the rows are taken to be in the order of {vocabulary}"),
     )
     return tuple(note for applies, note in notes if applies)

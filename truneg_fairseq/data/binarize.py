@@ -93,8 +93,8 @@ def binarize(options: BinarizeOptions) -> Binarized:
     if not files.is_new(output):
         record = files.read_record(output)
         names = ("text", "tokenizer", "dictionary")
-        files.require_same(str(output), record["settings"], {name: settings[name] for name in names})
-        return Binarized({split: Counter(counts) for split, counts in record["splits"].items()}, made=False)
+        files.require_same(str(output), record.settings, {name: settings[name] for name in names})
+        return Binarized({split: Counter(counts) for split, counts in record.splits.items()}, made=False)
     parts = output.with_name(f"{output.name}.parts")
     _prepare_parts(parts, tokenizer, dictionary, settings)
     planned = {split: plan_chunks(paths, CHUNK_BYTES) for split, paths in text.items()}
@@ -172,7 +172,7 @@ def _prepare_parts(parts: Path, tokenizer: TextTokenizer, dictionary: bytes, set
             stream.write(dictionary)
         # Last: it tells that the others are there. Shards that start at once write the same.
         files.write_json(parts / files.RECORD_NAME, {"settings": settings})
-    files.require_same(str(parts), files.read_record(parts)["settings"], settings)
+    files.require_same(str(parts), files.read_record(parts).settings, settings)
 
 
 def _encode(parts: Path, tasks: Mapping[str, list[_Task]], workers: int, shard: slice) -> dict[str, Counter[str]]:

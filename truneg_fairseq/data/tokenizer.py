@@ -183,10 +183,11 @@ class FastTokenizer(TextTokenizer):
 
     @cached_property
     def symbol_of(self) -> tuple[str, ...]:
-        return tuple(map(self._symbol, range(max(self._tokenizer.get_vocab().values()) + 1)))
+        # Not id_to_token(), which normalizes what was added: "Ü" of an uncased tokenizer would be its "u".
+        token_of = {number: token for token, number in self._tokenizer.get_vocab().items()}
+        return tuple(self._symbol(number, token_of.get(number)) for number in range(max(token_of) + 1))
 
-    def _symbol(self, number: int) -> str:
-        token = self._tokenizer.id_to_token(number)
+    def _symbol(self, number: int, token: str | None) -> str:
         if token is None or token in self.special_tokens.values():
             return UNKNOWN_SYMBOL
         if self._gpt2_files:

@@ -104,7 +104,7 @@ def main() -> None:
     settings = {name: getattr(options, name) for name in ("evaluations", "ngram", "language")}
     settings["text"] = {"train": [[str(file), file.stat().st_size] for file in reader.files]}
     if (parts / RECORD_NAME).exists():
-        require_same(str(parts), read_record(parts)["settings"], settings)
+        require_same(str(parts), read_record(parts).settings, settings)
     else:
         parts.mkdir(parents=True, exist_ok=True)
         write_json(parts / RECORD_NAME, {"settings": settings})
