@@ -91,12 +91,6 @@ def tag_parameters(model: nn.Module) -> None:
         parameter.param_group = depth  # type: ignore[attr-defined]
 
 
-def depth_of(parameter: Tensor) -> int | None:
-    """The distance that :func:`tag_parameters` found, 0 for heads; None where it never saw the parameter."""
-    depth = getattr(parameter, "param_group", None)
-    return depth if isinstance(depth, int) else None
-
-
 def electra_linear(finished: int, total: int, warmup: float) -> float:
     """Linear decay times linear warm-up (ELECTRA's released code), as a share of the peak learning rate.
 
@@ -150,19 +144,20 @@ class FairseqElectraAdam(FairseqOptimizer):
 
     def __init__(self, cfg: ElectraAdamConfig, params: Iterable[Tensor]) -> None:
         super().__init__(cfg)
-        parameters = list(params)
+        members: dict[tuple[int, bool], list[Tensor]] = {}
+        tagged = False  # by tag_parameters()
+        for parameter in params:
+            depth = getattr(parameter, "param_group", None)
+            tagged |= depth is not None
+            members.setdefault((depth or 0, parameter.ndim > 1), []).append(parameter)
         with one_line_errors():
             check(select(ElectraAdamConfig, cfg))
-            tagged = any(depth_of(parameter) is not None for parameter in parameters)
             if cfg.layer_lr_decay != 1 and not tagged:
                 raise TrueNegError(
                     f"--layer-lr-decay {cfg.layer_lr_decay}: found a model that does not say to which layer a "
                     "parameter belongs, expected one of this package's (such as --arch truneg_bert_base or "
                     "electra_base), with --fp16-no-flatten-grads in fp16"
                 )
-        members: dict[tuple[int, bool], list[Tensor]] = {}
-        for parameter in parameters:
-            members.setdefault((depth_of(parameter) or 0, parameter.ndim > 1), []).append(parameter)
         groups = [
             {"params": of_it, "weight_decay": cfg.weight_decay * decays, "lr_scale": cfg.layer_lr_decay**depth}
             for (depth, decays), of_it in sorted(members.items(), key=itemgetter(0))

@@ -17,11 +17,11 @@ from support.tokenizers_made import FAST_KINDS, WORDS, fast_tokenizer, gpt2, sen
 from truneg_fairseq.data.tokenizer import (
     BERT_SPECIALS,
     FastTokenizer,
+    Gpt2Tokenizer,
     SentencePieceTokenizer,
     TextTokenizer,
     TokenizerOptions,
     bert_tokenizer,
-    gpt2_tokenizer,
     load_tokenizer,
     read_vocabulary,
     vocabulary_of,
@@ -183,7 +183,7 @@ def test_the_tokenizer_beside_the_data_tells_how_words_are_marked(tmp_path):
 
 def test_added_tokens_are_words(tmp_path):
     tokens = json.loads(GPT2.contents()["encoder.json"])
-    byte = gpt2_tokenizer(json.dumps({**tokens, "covid": len(tokens)}).encode(), GPT2.contents()["vocab.bpe"])
+    byte = Gpt2Tokenizer(json.dumps({**tokens, "covid": len(tokens)}).encode(), GPT2.contents()["vocab.bpe"])
     for tokenizer, symbol in ((sentencepiece(user_defined_symbols=["covid"]), "covid"), (byte, str(len(tokens)))):
         tokenizer.save(tmp_path / tokenizer.tokenization)
         found = vocabulary_of(
@@ -210,7 +210,7 @@ def test_what_is_no_tokenizer_is_one_line(tmp_path):
         ("encoder.json: cannot be read", lambda: FastTokenizer.load(tmp_path / "both" / "encoder.json")),
         ("expected a SentencePiece model", lambda: SentencePieceTokenizer(b"junk")),
         ("it is empty.*expected a SentencePiece", lambda: SentencePieceTokenizer(b"")),
-        ("expected GPT-2's tokens", lambda: gpt2_tokenizer(b'{"a": 0}', b"#version: 0.2\nq q\n")),
+        ("expected GPT-2's tokens", lambda: Gpt2Tokenizer(b'{"a": 0}', b"#version: 0.2\nq q\n")),
         ("has white space", lambda: sentencepiece(user_defined_symbols=["a b"])),
     ):
         with pytest.raises(TrueNegError, match=message) as error:

@@ -11,8 +11,8 @@ from typing import Any
 from truneg_fairseq.data.tokenizer import (
     BERT_SPECIALS,
     FastTokenizer,
+    Gpt2Tokenizer,
     SentencePieceTokenizer,
-    gpt2_tokenizer,
     wordpiece_tokenizer,
 )
 
@@ -40,7 +40,7 @@ def gpt2(merges: Sequence[str] = ("t h", "th e", "Ġ the", "c a", "ca t", "Ġ ca
     tokens = sorted(ByteLevel.alphabet(), key=lambda token: (ord(token) > 255, token))
     tokens += [merge.replace(" ", "") for merge in merges] + ["<|endoftext|>"]
     encoder = json.dumps({token: number for number, token in enumerate(tokens)})
-    return gpt2_tokenizer(encoder.encode(), "\n".join(["#version: 0.2", *merges, ""]).encode())
+    return Gpt2Tokenizer(encoder.encode(), "\n".join(["#version: 0.2", *merges, ""]).encode())
 
 
 def gpt2_of_words(words: Sequence[str]) -> FastTokenizer:

@@ -24,7 +24,7 @@ import hashlib
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -153,10 +153,9 @@ class FastTokenizer(TextTokenizer):
     Args:
         tokenizer: a ``tokenizers.Tokenizer``; special tokens that it lacks are added to it.
         specials: the tokens of fairseq's special symbols.
-        gpt2_files: GPT-2's two files, if the dictionary has GPT-2's numbers and not the tokens.
     """
 
-    def __init__(self, tokenizer: Any, specials: Mapping[str, str], gpt2_files: Mapping[str, bytes] = {}) -> None:
+    def __init__(self, tokenizer: Any, specials: Mapping[str, str]) -> None:
         from tokenizers import AddedToken
 
         lacking = {symbol: token for symbol, token in specials.items() if tokenizer.token_to_id(token) is None}
@@ -166,7 +165,7 @@ class FastTokenizer(TextTokenizer):
         tokenizer.no_padding()
         tokenizer.no_truncation()
         tokenizer.encode_special_tokens = True  # a "[MASK]" in a text is text
-        self.special_tokens, self._tokenizer, self._gpt2_files = dict(specials), tokenizer, dict(gpt2_files)
+        self.special_tokens, self._tokenizer = dict(specials), tokenizer
 
     @classmethod
     def load(cls, folder: Path) -> FastTokenizer:
@@ -190,21 +189,13 @@ class FastTokenizer(TextTokenizer):
     def _symbol(self, number: int, token: str | None) -> str:
         if token is None or token in self.special_tokens.values():
             return UNKNOWN_SYMBOL
-        if self._gpt2_files:
-            return str(number)
         # fairseq separates symbols at every kind of white space.
         return f"<id:{number}>" if token.split() != [token] or token in SPECIAL_SYMBOLS else token
 
     @cached_property
     def added_symbols(self) -> Collection[str]:
-        if not self._gpt2_files:
-            added = self._tokenizer.get_added_tokens_decoder().items()
-            return {self.symbol_of[number] for number, token in added if not token.special}
-        from tokenizers.pre_tokenizers import ByteLevel
-
-        trained = {*ByteLevel.alphabet(), *map("".join, read_merges(self._gpt2_files["vocab.bpe"]))}
-        others = ((number, token) for token, number in self._tokenizer.get_vocab().items() if token not in trained)
-        return {str(number) for number, token in others if not re.fullmatch(r"<.*>", token)}  # <|endoftext|>, <s>
+        added = self._tokenizer.get_added_tokens_decoder().items()
+        return {self.symbol_of[number] for number, token in added if not token.special}
 
     def encode_numbers(self, texts: Sequence[str]) -> list[Any]:
         return [e.ids for e in self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
@@ -218,7 +209,7 @@ class FastTokenizer(TextTokenizer):
 
     def contents(self) -> dict[str, bytes]:
         roles = {ROLES[symbol][0]: token for symbol, token in self.special_tokens.items()}
-        return self._gpt2_files or {
+        return {
             TOKENIZER: self._tokenizer.to_str(pretty=True).encode(),
             CONFIG: json.dumps(roles, ensure_ascii=False, indent=2).encode(),
         }
@@ -229,18 +220,37 @@ def wordpiece_tokenizer(vocabulary: Sequence[str], *, cased: bool = False) -> Fa
     return FastTokenizer(bert_tokenizer(vocabulary, cased=cased), BERT_TOKENS)
 
 
-def gpt2_tokenizer(encoder_json: bytes, vocab_bpe: bytes, source: Path = Path("encoder.json")) -> FastTokenizer:
-    """GPT-2's byte-level BPE of the contents of its two files; the path of the first is for the message."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+class Gpt2Tokenizer(FastTokenizer):
+    """GPT-2's byte-level BPE of the contents of its two files, whose numbers are the symbols; the path is that of the
+    first, for messages.
+    """
 
-    with _reading(source, "GPT-2's tokens and their numbers, with its vocab.bpe beside it"):
-        numbers = msgspec.json.decode(encoder_json, type=dict[str, int])
-        tokenizer: Any = Tokenizer(models.BPE(numbers, read_merges(vocab_bpe)))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    # Other byte-level tokenizers have fairseq's special symbols among their tokens; no text may hold them.
-    specials = {symbol: symbol for symbol in SPECIAL_SYMBOLS if symbol in numbers}
-    return FastTokenizer(tokenizer, specials, dict(zip(_GPT2_FILES, (encoder_json, vocab_bpe), strict=True)))
+    def __init__(self, encoder_json: bytes, vocab_bpe: bytes, source: Path = Path("encoder.json")) -> None:
+        from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+        with _reading(source, "GPT-2's tokens and their numbers, with its vocab.bpe beside it"):
+            numbers = msgspec.json.decode(encoder_json, type=dict[str, int])
+            self._merges = read_merges(vocab_bpe)
+            tokenizer: Any = Tokenizer(models.BPE(numbers, self._merges))
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        tokenizer.decoder = decoders.ByteLevel()
+        # Other byte-level tokenizers have fairseq's special symbols among their tokens; no text may hold them.
+        super().__init__(tokenizer, {symbol: symbol for symbol in SPECIAL_SYMBOLS if symbol in numbers})
+        self._files = dict(zip(_GPT2_FILES, (encoder_json, vocab_bpe), strict=True))
+
+    def _symbol(self, number: int, token: str | None) -> str:
+        return UNKNOWN_SYMBOL if token is None or token in self.special_tokens.values() else str(number)
+
+    @cached_property
+    def added_symbols(self) -> Collection[str]:
+        from tokenizers.pre_tokenizers import ByteLevel
+
+        trained = {*ByteLevel.alphabet(), *map("".join, self._merges)}
+        others = ((number, token) for token, number in self._tokenizer.get_vocab().items() if token not in trained)
+        return {str(number) for number, token in others if not re.fullmatch(r"<.*>", token)}  # <|endoftext|>, <s>
+
+    def contents(self) -> dict[str, bytes]:
+        return self._files
 
 
 class SentencePieceTokenizer(TextTokenizer):
@@ -295,23 +305,31 @@ class SentencePieceTokenizer(TextTokenizer):
         return {SENTENCEPIECE: self._model}
 
 
-def _load_gpt2(path: Path) -> FastTokenizer:
-    """Of the file of its tokens, which has that of its merges beside it."""
-    return gpt2_tokenizer(path.read_bytes(), path.with_name(_BPE_FILES[path.name]).read_bytes(), path)
+_KINDS = ((TOKENIZER,), _GPT2_FILES, (SENTENCEPIECE,))
+"""The files of each kind of tokenizer in a folder; :func:`_read` is given the first."""
 
 
-_KINDS: dict[tuple[str, ...], Callable[[Path], TextTokenizer]] = {
-    (TOKENIZER,): FastTokenizer.load,
-    _GPT2_FILES: lambda folder: _load_gpt2(folder / _GPT2_FILES[0]),
-    (SENTENCEPIECE,): lambda folder: SentencePieceTokenizer((folder / SENTENCEPIECE).read_bytes(), folder),
-}
-"""How a tokenizer is loaded from a folder that has its files."""
+def _read(path: Path, *, cased: bool = False) -> TextTokenizer:
+    """The tokenizer of a file, whose name tells its kind; beside GPT-2's tokens lie the merges."""
+    if path.name in _BPE_FILES:
+        return Gpt2Tokenizer(path.read_bytes(), path.with_name(_BPE_FILES[path.name]).read_bytes(), path)
+    if path.suffix == ".model":
+        return SentencePieceTokenizer(path.read_bytes(), path)
+    if path.suffix != ".txt":
+        return FastTokenizer.load(path)
+    entries = read_vocabulary(path)
+    # Scripts without capitals need cased, too: lowering text takes accents, which in Hindi are vowels.
+    if not cased and is_cased(entries):
+        raise TrueNegError(
+            f"--tokenizer {path}: has entries with upper-case letters, lower-cased text has none; add --cased"
+        )
+    return wordpiece_tokenizer(entries, cased=cased)
 
 
 def find_tokenizer(folder: Path) -> TextTokenizer | None:
     """The tokenizer whose files lie in a folder; None where there are those of none, or of several."""
-    kinds = [load for names, load in _KINDS.items() if all((folder / name).is_file() for name in names)]
-    return kinds[0](folder) if len(kinds) == 1 else None
+    kinds = [names for names in _KINDS if all((folder / name).is_file() for name in names)]
+    return _read(folder / kinds[0][0]) if len(kinds) == 1 else None
 
 
 def load_tokenizer(folder: Path | str) -> TextTokenizer:
@@ -424,23 +442,12 @@ class TokenizerOptions:
     def load(self) -> TextTokenizer:
         """The tokenizer that the flags name."""
         path = self.tokenizer
-        if path.is_dir():
-            if (found := find_tokenizer(path)) is not None or not (path / "vocab.txt").is_file():
-                return found or load_tokenizer(path)
-            path = path / "vocab.txt"  # a BERT's folder without tokenizer.json
-        if path.name in _BPE_FILES:
-            return _load_gpt2(path)
-        if path.suffix == ".model":
-            return SentencePieceTokenizer(path.read_bytes(), path)
-        if path.suffix != ".txt":
-            return FastTokenizer.load(path)
-        entries = read_vocabulary(path)
-        # Scripts without capitals need cased, too: lowering text takes accents, which in Hindi are vowels.
-        if not self.cased and is_cased(entries):
-            raise TrueNegError(
-                f"--tokenizer {path}: has entries with upper-case letters, lower-cased text has none; add --cased"
-            )
-        return wordpiece_tokenizer(entries, cased=self.cased)
+        if not path.is_dir():
+            return _read(path, cased=self.cased)
+        found = find_tokenizer(path)
+        if found is None and (path / "vocab.txt").is_file():  # a BERT's folder without tokenizer.json
+            return _read(path / "vocab.txt", cased=self.cased)
+        return found or load_tokenizer(path)
 
 
 def read_vocabulary(path: Path) -> list[str]:
