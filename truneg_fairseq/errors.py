@@ -57,6 +57,17 @@ def unreadable(error: BaseException) -> str:
     return "no such file" if isinstance(error, FileNotFoundError) else f"cannot be read ({reason(error)[:200]})"
 
 
+@contextlib.contextmanager
+def reading(path: object, expected: str) -> Iterator[None]:
+    """Names the file and what it should be, whatever a library raises: broken files fail in many ways."""
+    try:
+        yield
+    except TrueNegError:
+        raise
+    except Exception as error:
+        raise TrueNegError(f"{path}: {unreadable(error)}; expected {expected}") from None
+
+
 def describe(error: Exception) -> str:
     """What went wrong, as one line for the end of a command."""
     if isinstance(error, TrueNegError):

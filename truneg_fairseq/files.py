@@ -33,7 +33,7 @@ import numpy as np
 from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
-from .errors import TrueNegError, reason, unreadable
+from .errors import TrueNegError, reading, reason
 
 T = TypeVar("T")
 
@@ -229,14 +229,11 @@ def read_bytes(path: Path, *, expected: str, limit: int = LARGEST_JSON) -> bytes
     """A file's bytes, unpacked where it is compressed: then at most ``limit`` of them. ``expected`` is what the file
     should be, for the message.
     """
-    try:
-        with path.open("rb") as raw, unpacked(path, raw) as stream:
-            content = stream.read(limit + 1)
-            if len(content) > limit:
-                raise ValueError(f"it is larger than {limit:,} bytes")
-            return content
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        raise TrueNegError(f"{path}: {unreadable(error)}; expected {expected}") from None
+    with reading(path, expected), path.open("rb") as raw, unpacked(path, raw) as stream:
+        content = stream.read(limit + 1)
+        if len(content) > limit:
+            raise ValueError(f"it is larger than {limit:,} bytes")
+        return content
 
 
 def read_json(path: Path, kind: type[T], *, expected: str, limit: int = LARGEST_JSON) -> T:
@@ -293,11 +290,8 @@ def save_arrays(path: Path, metadata: Mapping[str, Any], **arrays: Any) -> None:
 
 def read_arrays(path: Path, members: Collection[str], *, expected: str) -> dict[str, NDArray[Any]]:
     """These ``members`` of an npz that the package wrote, and no others; nothing is unpickled."""
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in members}
-    except Exception as error:  # other files fail in many ways: zipfile, zlib and numpy have errors of their own
-        raise TrueNegError(f"{path}: {unreadable(error)}; expected {expected}") from None
+    with reading(path, expected), np.load(path, allow_pickle=False) as archive:
+        return {name: archive[name] for name in members}
 
 
 def without_nan(content: Any) -> Any:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import TrueNegError, reason
+from .errors import TrueNegError, reading
 from .files import read_json
 
 UNKNOWN_SYMBOL, MASK_SYMBOL = "<unk>", "<mask>"
@@ -343,11 +343,9 @@ def load_transformers_tokenizer(name: str) -> Any:
     """A tokenizer of transformers, by its folder or its name on the hub."""
     from transformers import AutoTokenizer
 
-    try:
+    expected = "its folder" if Path(name).is_file() else "a model's folder, or its name on the hub"
+    with reading(name, f"a tokenizer of transformers: {expected}"):
         return AutoTokenizer.from_pretrained(name, trust_remote_code=False)
-    except Exception as error:  # transformers fails in many ways
-        expected = "its folder" if Path(name).is_file() else "a model's folder, or its name on the hub"
-        raise TrueNegError(f"{name}: has no tokenizer of transformers ({reason(error)}); expected {expected}") from None
 
 
 def symbols_of_tokenizer(tokenizer: Any, rows: int = 0) -> list[str]:

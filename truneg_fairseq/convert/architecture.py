@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import TrueNegError, unreadable
+from ..errors import TrueNegError, reading
 from ..flags import flag_of
 from ..models.checkpoints import Checkpoint
 from .names import FAMILIES
@@ -185,7 +185,7 @@ def open_config(folder: Path | str) -> Any:
     from transformers.utils import find_adapter_config_file
 
     path = Path(folder) / CONFIG
-    try:
+    with reading(path, "a local Hugging Face folder, or hub:NAME"):
         has_adapter = path.with_name(ADAPTER).exists()
         if isinstance(folder, Path) and not has_adapter:
             path.open("rb").close()  # transformers would look for a name on the hub
@@ -195,10 +195,6 @@ def open_config(folder: Path | str) -> Any:
                 "merge_and_unload, then save_pretrained to another folder), or move the file elsewhere"
             )
         theirs = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except TrueNegError:
-        raise
-    except Exception as error:  # of many kinds
-        raise TrueNegError(f"{path}: {unreadable(error)}; expected a local Hugging Face folder, or hub:NAME") from None
     _check_sizes(Path(folder), theirs)
     return theirs
 

@@ -19,12 +19,11 @@ weights is a permutation of rows. So it is with the special tokens of any other 
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -34,7 +33,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import TrueNegError, require, unreadable
+from ..errors import TrueNegError, reading, require
 from ..files import read_json, replacing_file
 from ..flags import option
 from ..vocabulary import (
@@ -130,20 +129,11 @@ class TextTokenizer(ABC):
                 stream.write(content)
 
 
-@contextlib.contextmanager
-def _reading(path: Path, expected: str) -> Iterator[None]:
-    """Names the file and what it should be, whatever a library raises: tokenizers raises bare Exceptions."""
-    try:
-        yield
-    except Exception as error:
-        raise TrueNegError(f"{path}: {unreadable(error)}; expected {expected}") from None
-
-
 def read_tokenizer(path: Path) -> Any:
     """A tokenizer.json as a ``tokenizers.Tokenizer``."""
     from tokenizers import Tokenizer
 
-    with _reading(path, "a fast tokenizer, as save_pretrained of transformers writes it"):
+    with reading(path, "a fast tokenizer, as save_pretrained of transformers writes it"):
         return Tokenizer.from_buffer(path.read_bytes())
 
 
@@ -228,7 +218,7 @@ class Gpt2Tokenizer(FastTokenizer):
     def __init__(self, encoder_json: bytes, vocab_bpe: bytes, source: Path = Path("encoder.json")) -> None:
         from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-        with _reading(source, "GPT-2's tokens and their numbers, with its vocab.bpe beside it"):
+        with reading(source, "GPT-2's tokens and their numbers, with its vocab.bpe beside it"):
             numbers = msgspec.json.decode(encoder_json, type=dict[str, int])
             self._merges = read_merges(vocab_bpe)
             tokenizer: Any = Tokenizer(models.BPE(numbers, self._merges))
@@ -263,7 +253,7 @@ class SentencePieceTokenizer(TextTokenizer):
         from sentencepiece import SentencePieceProcessor
 
         self._model = model
-        with _reading(source, "a SentencePiece model whose pieces have no white space"):
+        with reading(source, "a SentencePiece model whose pieces have no white space"):
             if not model:  # of which it makes a processor that fails later
                 raise ValueError("it is empty")
             self._processor = SentencePieceProcessor(model_proto=model)

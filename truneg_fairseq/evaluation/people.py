@@ -5,7 +5,6 @@ wrote next); plain or packed.
 from __future__ import annotations
 
 import ast
-import contextlib
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
@@ -16,7 +15,7 @@ from typing import Annotated, Any
 import numpy as np
 from msgspec import Meta, Struct, field
 
-from ..errors import TrueNegError, unreadable
+from ..errors import reading
 from ..files import parse_json, read_bytes
 
 COMMON = 0.05  # a common cloze answer is from at least this share of the people
@@ -86,20 +85,10 @@ class Judgements:
         return sum(len(target.candidates) for target in self.targets)
 
 
-@contextlib.contextmanager
-def _refused(path: Path, expected: str) -> Iterator[None]:
-    try:
-        yield
-    except TrueNegError:
-        raise
-    except Exception as error:  # broken files fail in many ways
-        raise TrueNegError(f"{path}: {unreadable(error)}; expected {expected}") from None
-
-
 def read_people(path: Path) -> Judgements:
     """Judgements of either format."""
     content = read_bytes(path, expected=_PEOPLE, limit=_LARGEST_FILE)
-    with _refused(path, _PEOPLE):
+    with reading(path, _PEOPLE):
         if content.lstrip()[:2].startswith((b"[", b"{'")):
             targets = tuple(_of_answers(read_answers(path, content)))
         else:
@@ -160,7 +149,7 @@ def read_answers(path: Path, content: bytes | None = None) -> Answers:
     """
     if content is None:
         content = read_bytes(path, expected=_ANSWERS, limit=_LARGEST_FILE)
-    with _refused(path, _ANSWERS):
+    with reading(path, _ANSWERS):
         published = content.lstrip().startswith(b"{'")
         found = _published(content) if published else parse_json(content, str(path), list[Context], expected=_ANSWERS)
         answered = tuple(context for context in found if context.answers and context.text.strip())

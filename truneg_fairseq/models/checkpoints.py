@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import TrueNegError, unreadable
+from ..errors import TrueNegError, reading
 from ..fairseq_runs.saving import VOCABULARY, read_lazily
 from ..files import file_digest, replacing_file, require_checkpoint
 from ..vocabulary import fingerprint, read_symbols
@@ -59,14 +59,12 @@ class Checkpoint:
 def read_checkpoint(path: Path) -> Checkpoint:
     """Loads a checkpoint of fairseq-train or fairseq-hydra-train, with weights_only."""
     require_checkpoint(path)
-    try:
+    with reading(path, "a fairseq checkpoint"):
         content: dict[str, Any] = read_lazily(path)
         state, config = dict(content["model"]), _arguments(content.get("cfg"))
         model = _arguments(config.get("model")) or _arguments(content.get("args"))
         if fault := _fault(state, model):
             raise ValueError(fault)
-    except Exception as error:  # other files fail to unpickle in many ways
-        raise TrueNegError(f"{path}: {unreadable(error)}; expected a fairseq checkpoint") from None
     old = _arguments(content.get("args"))
     task, criterion = (_arguments(config.get(part)) or old for part in ("task", "criterion"))
     started = _arguments(config.get("checkpoint")).get("finetune_from_model") or old.get("finetune_from_model")
