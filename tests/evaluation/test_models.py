@@ -423,7 +423,7 @@ def test_mistakes_are_one_line(tmp_path, monkeypatch):
     for given, line in (
         (
             [str(bert / "vocab.txt"), "--text", str(bert / "vocab.txt")],
-            r"vocab\.txt: has no tokenizer .*expected its folder",
+            r"vocab\.txt: cannot be read .*expected a tokenizer of transformers: its folder",
         ),
         (
             [str(bert), "--text", str(tmp_path / "empty.txt")],
