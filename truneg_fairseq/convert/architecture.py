@@ -126,10 +126,8 @@ def _require(path: Path, found: Mapping[str, Any], expected: Mapping[str, Any], 
 
 def _completed(numbers: dict[str, Any], **others: Any) -> ModelConfig:
     """With what a model has by another name, or by none."""
-    for name, other in (("embedding_size", numbers["hidden_size"]), ("classifier_dropout", numbers["dropout"])):
-        numbers[name] = other if numbers[name] is None else numbers[name]
-    numbers["eps"] = numbers["eps"] or ROBERTA_EPS
-    return ModelConfig(**numbers, **others)
+    usual = {"embedding_size": numbers["hidden_size"], "classifier_dropout": numbers["dropout"], "eps": ROBERTA_EPS}
+    return ModelConfig(**others, **usual | {name: number for name, number in numbers.items() if number is not None})
 
 
 def pretraining_flags(checkpoint: Checkpoint) -> tuple[str, ...]:
