@@ -153,6 +153,9 @@ def test_hub_names_are_downloaded_only_when_asked_for(folder: Path, data: Path, 
     monkeypatch.setattr("huggingface_hub.snapshot_download", download)
     run_command("hub:someone/bert", tmp_path / "out.pt", "--data", data)
     download.assert_called_once_with("someone/bert", allow_patterns=["*.json", "*.txt", "*.safetensors"])
+    download.side_effect = ConnectionError("no network")
+    line = one_line(lambda: run_command("hub:someone/bert", tmp_path / "new.pt", "--data", data))
+    assert "hub:someone/bert: cannot be read (no network); expected the name of a model" in line
 
 
 def test_generators_of_another_electra(data: Path, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .. import register
-from ..errors import TrueNegError, reason
+from ..errors import TrueNegError, reading, reason
 from ..files import require_different, require_writable
 from ..models.checkpoints import write_checkpoint
 from .architecture import (
@@ -183,7 +183,8 @@ def local_folder(source: str, *, allow_pickle: bool = False) -> Path:
     import huggingface_hub
 
     wanted = ["*.json", "*.txt", "*.safetensors", *(["pytorch_model*.bin"] if allow_pickle else [])]
-    return Path(huggingface_hub.snapshot_download(source.removeprefix(HUB), allow_patterns=wanted))
+    with reading(source, "the name of a model on the Hugging Face hub, and a connection to it"):
+        return Path(huggingface_hub.snapshot_download(source.removeprefix(HUB), allow_patterns=wanted))
 
 
 def read_model(folder: Path, *, allow_pickle: bool = False) -> HfModel:
