@@ -406,6 +406,8 @@ def test_any_fast_tokenizer_comes_back_with_its_ids(kind: str, tmp_path: Path) -
         assert found(line, add_special_tokens=False).input_ids == original(line, add_special_tokens=False).input_ids
     numbers = found(LINES[0])["input_ids"]
     assert found.convert_ids_to_tokens([numbers[0], numbers[-1]]) == [found.cls_token, found.sep_token]
+    pair = found(LINES[0], LINES[1])
+    assert pair["token_type_ids"] == [0] * len(numbers) + [1] * (len(pair["input_ids"]) - len(numbers))
     rows = rows_by_id(find_vocabulary([data]), read_dictionary(data))
     assert_the_first_line_is_the_same(model, report.output, tmp_path / "again", data, rows)
 

@@ -164,7 +164,7 @@ def build_tokenizer(
     backend = made.backend_tokenizer if kept is None else kept
     own = {} if kept is None else {token.content: token for token in kept.get_added_tokens_decoder().values()}
     common |= {role: own.get(token, common[role]) for role, token in named.items()}
-    backend.post_processor = _template(vocabulary, double=double)
+    backend.post_processor = _template(vocabulary, double=double, second=int(segments))
     backend.no_padding()
     backend.no_truncation()
     return PreTrainedTokenizerFast(tokenizer_object=backend, **common)
@@ -175,13 +175,12 @@ def _splitting(tokenizer: Any) -> list[Any]:
     return [content[part] for part in _SPLITTING]
 
 
-def _template(vocabulary: TokenList, *, double: bool) -> Any:
-    """Of one sequence and of two; only BERT-like models know the second one by its token type."""
+def _template(vocabulary: TokenList, *, double: bool, second: int) -> Any:
+    """Of one sequence and of two, the second one with its token type."""
     from tokenizers.processors import TemplateProcessing
 
     special, ids = vocabulary.special_tokens, vocabulary.special_ids
     first, separator = special["<s>"], special["</s>"]
-    second = 1 if special == BERT_TOKENS else 0
     between = f" {separator}:{second}" if double else ""
     return TemplateProcessing(
         single=f"{first} $A {separator}",
