@@ -67,7 +67,7 @@ TOKENIZATIONS = {
 # A marker that shows on fewer of the symbols than this does not tell a tokenizer's from a coincidence of the text.
 _DETECTION_SHARE = 0.02
 _BEGINNINGS = " " + "".join(marks.begins for marks in TOKENIZATIONS.values())
-_OTHER_BPE = "BPE with </w>, as of GPT-1 and XLM"
+_NOT_UNDERSTOOD = {"BPE with </w>, as of GPT-1 and XLM": Marks(unfinished="</w>")}
 _NUMERIC_SHARE = 0.9
 _CASED_SHARE = 0.05
 _BROKEN = "\ufffd"  # of a piece that ends inside a character
@@ -192,12 +192,11 @@ def detect_tokenization(symbols: Sequence[str]) -> str:
     ordinary = [symbol for symbol in symbols if symbol not in SPECIAL_SYMBOLS]
     if _is_numeric(symbols):
         return "gpt2"
-    shares = {name: _share(ordinary, marks.show) for name, marks in TOKENIZATIONS.items()}
-    shares[_OTHER_BPE] = _share(ordinary, lambda symbol: symbol[1:].endswith("</w>"))
-    best = max(shares, key=lambda name: shares[name])
+    shares = {name: _share(ordinary, marks.show) for name, marks in (TOKENIZATIONS | _NOT_UNDERSTOOD).items()}
+    best = max(shares, key=shares.__getitem__)
     if shares[best] == 0:
         return "words"
-    if shares[best] < _DETECTION_SHARE or best == _OTHER_BPE:
+    if shares[best] < _DETECTION_SHARE or best in _NOT_UNDERSTOOD:
         raise TrueNegError(
             f"dictionary: {shares[best]:.1%} of the symbols have the mark of {best}, which does not tell how whole "
             f"words are marked; put the tokenizer beside dict.txt, or set --tokenization ({', '.join(TOKENIZATIONS)})"

@@ -87,18 +87,15 @@ class TextTokenizer(ABC):
     tokenization: Any  # str: how it marks whole words, "auto" if that is not known
     symbol_of: Any  # tuple of str, by the tokenizer's own number; ``<unk>`` where a number has none
     added_symbols: Any  # the symbols that were added to the trained ones: words without the mark of words
+    _invisible = ""  # characters that belong to no symbol, beside white space
 
     @abstractmethod
     def encode_numbers(self, texts: Sequence[str]) -> list[Any]:
         """The tokenizer's own numbers of every text, sequences of int."""
 
     @abstractmethod
-    def encode_with_offsets(self, text: str) -> list[tuple[str, int, int]]:
-        """Symbols with their places: ``text[start:end]`` is what the symbol stands for, without white space around.
-
-        A symbol that stands for nothing in the text (a marker of white space alone) has ``start == end``; several
-        symbols may share a character that they spell together.
-        """
+    def _places(self, text: str) -> tuple[Sequence[int], Sequence[tuple[int, int]]]:
+        """The tokenizer's own numbers of a text, and from where to where each stands."""
 
     @abstractmethod
     def contents(self) -> dict[str, bytes]:
@@ -116,6 +113,15 @@ class TextTokenizer(ABC):
     def encode(self, text: str) -> list[str]:
         """The symbols of a text, ``<unk>`` for what cannot be spelled; no ``<s>`` and no ``</s>``."""
         return [self.symbol_of[number] for number in self.encode_numbers([text])[0]]
+
+    def encode_with_offsets(self, text: str) -> list[tuple[str, int, int]]:
+        """Symbols with their places: ``text[start:end]`` is what the symbol stands for, without white space around.
+
+        A symbol that stands for nothing in the text (a marker of white space alone) has ``start == end``; several
+        symbols may share a character that they spell together.
+        """
+        encoded = zip(*self._places(text), strict=True)
+        return [(self.symbol_of[number], *trimmed(text, *place, self._invisible)) for number, place in encoded]
 
     def symbols(self) -> tuple[str, ...]:
         """The ordinary symbols in the order of ``dict.txt``, without fairseq's special ones."""
@@ -190,12 +196,9 @@ class FastTokenizer(TextTokenizer):
     def encode_numbers(self, texts: Sequence[str]) -> list[Any]:
         return [e.ids for e in self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
 
-    def encode_with_offsets(self, text: str) -> list[tuple[str, int, int]]:
+    def _places(self, text: str) -> tuple[Sequence[int], Sequence[tuple[int, int]]]:
         encoding = self._tokenizer.encode(text, add_special_tokens=False)
-        return [
-            (self.symbol_of[number], *trimmed(text, *place))
-            for number, place in zip(encoding.ids, encoding.offsets, strict=True)
-        ]
+        return encoding.ids, encoding.offsets
 
     def contents(self) -> dict[str, bytes]:
         roles = {ROLES[symbol][0]: token for symbol, token in self.special_tokens.items()}
@@ -247,6 +250,7 @@ class SentencePieceTokenizer(TextTokenizer):
     """A SentencePiece model, given as the content of its file; ``source`` is what an error message names."""
 
     tokenization = "sentencepiece"
+    _invisible = "\u200b\u200e\u200f\u2581\ufeff\ufffd"  # what its normalization reads as spaces
 
     def __init__(self, model: bytes, source: Path = Path(SENTENCEPIECE)) -> None:
         require("sentencepiece", extra="fairseq")
@@ -284,12 +288,9 @@ class SentencePieceTokenizer(TextTokenizer):
     def encode_numbers(self, texts: Sequence[str]) -> list[Any]:
         return list(self._processor.encode(list(texts), return_type="numpy", num_threads=1))
 
-    def encode_with_offsets(self, text: str) -> list[tuple[str, int, int]]:
+    def _places(self, text: str) -> tuple[Sequence[int], Sequence[tuple[int, int]]]:
         encoded = self._processor.encode(text, return_type="offset_mapping")
-        return [
-            (self.symbol_of[number], *trimmed(text, start, end, invisible=_SENTENCEPIECE_SPACES))
-            for number, (start, end) in zip(encoded["ids"], encoded["offsets"], strict=True)
-        ]
+        return encoded["ids"], encoded["offsets"]
 
     def contents(self) -> dict[str, bytes]:
         return {SENTENCEPIECE: self._model}
@@ -473,10 +474,6 @@ def read_merges(vocab_bpe: bytes) -> list[tuple[str, str]]:
     """The merges in the content of GPT-2's ``vocab.bpe``, in their order."""
     lines = [line for line in vocab_bpe.decode("utf-8").split("\n") if line and not line.startswith("#version")]
     return [(left, right) for left, right in (line.split() for line in lines)]
-
-
-_SENTENCEPIECE_SPACES = "\u200b\u200e\u200f\u2581\ufeff\ufffd"
-"""What SentencePiece's normalization reads as spaces beside white space."""
 
 
 def trimmed(text: str, start: int, end: int, invisible: str = "") -> tuple[int, int]:
