@@ -53,6 +53,13 @@ def test_a_few_capitals_make_no_cased_vocabulary():
     assert not Vocabulary.from_symbols([*SPECIALS, *words, *map(str.capitalize, words[:6])]).lower_case
 
 
+def test_an_added_token_is_a_word_in_the_spelling_of_the_trained_ones():
+    for words, expected in ((["the", "##s"], "cafe"), (["The", "##s"], "Café")):
+        found = Vocabulary.from_symbols([*SPECIALS, *words, "Café"], added=["Café"])
+        assert found.words[-1] == expected
+        assert found.spelled("Café") == expected
+
+
 GPT2 = ["\u0120the", "\u0120caf\u00c3\u00a9", "s", ","]
 
 

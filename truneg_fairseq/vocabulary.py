@@ -12,7 +12,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -153,12 +153,14 @@ class Vocabulary:
         words: list[str | None] = [None] * len(tokens)
         continues = np.zeros(len(tokens), dtype=np.bool_)
         for index, (symbol, token) in enumerate(zip(symbols, tokens, strict=True)):
-            if symbol in added and symbol not in special:
-                words[index] = token.strip(_BEGINNINGS) or None
-            elif symbol not in special:
+            if symbol not in special and symbol not in added:
                 word, continues[index] = _spell(token, tokenization)
                 words[index] = word or None
-        return cls(tuple(symbols), tuple(tokens), tokenization, tuple(words), continues)
+        trained = cls(tuple(symbols), tuple(tokens), tokenization, tuple(words), continues)
+        for index, (symbol, token) in enumerate(zip(symbols, tokens, strict=True)):
+            if symbol in added and symbol not in special:  # an uncased tokenizer finds "covid" where "COVID" was added
+                words[index] = trained.spelled(token.strip(_BEGINNINGS)) or None
+        return replace(trained, words=tuple(words))
 
 
 def without_accents(text: str) -> str:
