@@ -33,23 +33,20 @@ TRAP = "from pathlib import Path\nPath(__file__).with_name('trapped').touch()\nr
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("output", ["here", "run"])
-def test_nothing_is_imported_from_the_current_folder(output, tmp_path, monkeypatch):
-    """A clone of fairseq, or a file with the name of a package, in the folder where the command is given."""
-    here, run = tmp_path / "here", tmp_path / output
-    (here / "fairseq").mkdir(parents=True)
-    run.mkdir(exist_ok=True)
+def test_nothing_is_imported_from_the_current_folder(tmp_path, monkeypatch):
+    """A clone of fairseq, or a file with the name of a package, where the command is given and the run is."""
+    (tmp_path / "fairseq").mkdir()
     for name in ("filelock.py", "fairseq/__init__.py"):
-        (here / name).write_text(TRAP, encoding="utf-8")
-    monkeypatch.chdir(here)
+        (tmp_path / name).write_text(TRAP, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
     # An empty name, as "$PYTHONPATH:/x" has it where there was none, means the current folder.
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["", os.environ.get("PYTHONPATH", "")]))
-    flags = ["fp32", "--save-dir", str(run), "--arch", "no_such_model"]
+    flags = ["fp32", "--save-dir", str(tmp_path), "--arch", "no_such_model"]
     command = [sys.executable, "-m", "truneg_fairseq.launch.process", *flags]
-    code = run_logged(command, folder=PACKAGES, log=run / "log", poll=lambda: None)
+    code = run_logged(command, folder=PACKAGES, log=tmp_path / "log", poll=lambda: None)
     assert code == 2
-    assert "invalid choice: 'no_such_model'" in (run / "log").read_text()
-    assert not list(here.rglob("trapped"))
+    assert "invalid choice: 'no_such_model'" in (tmp_path / "log").read_text()
+    assert not list(tmp_path.rglob("trapped"))
 
 
 def test_rank_variables_of_another_launcher_are_not_passed_to_trainings(tmp_path, monkeypatch):

@@ -40,20 +40,22 @@ def start(words: Sequence[str]) -> None:
     """Goes on as fairseq-train in this process, whose signals and exit status it takes over; or shows the options of
     the criterion that is named.
     """
-    given = [word.partition("=")[0] for word in words]
-    following = [*words, ""][1:]
-    named = [word.partition("=")[2] or other for word, other in zip(words, following, strict=True)]
-    values = dict(zip(given, named, strict=True))
+    parser = argparse.ArgumentParser("truneg train", add_help=False, allow_abbrev=False)
+    parser.add_argument("-h", "--help", action="store_true")
+    parser.add_argument("-a", "--arch")
+    parser.add_argument("--criterion", default="masked_lm_true_neg")
+    parser.add_argument(_USER_DIR, action="append", default=[])
+    given, _ = parser.parse_known_args(words)  # fairseq-train reads the others
     with one_line_errors():
-        refuse((given.count(_USER_DIR) > 1, f"{_USER_DIR}: found {given.count(_USER_DIR)} of them; expected one"))
-        folder = Path(values.get(_USER_DIR, _PACKAGE))
+        refuse((len(given.user_dir) > 1, f"{_USER_DIR}: found {len(given.user_dir)} of them; expected one"))
+        folder = Path(*given.user_dir or [_PACKAGE])
         check_user_dir(folder)
         imports = any("truneg_fairseq" in each.read_text(errors="replace") for each in files_below(folder, "*.py"))
         found = f"{_USER_DIR} {folder}: no file in it imports truneg_fairseq"
         refuse((not imports, f"{found}; write 'import truneg_fairseq' in its __init__.py"))
-    if {"-h", "--help"} & {*given}:
-        return _show_options(values.get("--criterion", "masked_lm_true_neg"))
-    if not {"-a", "--arch"} & {*given}:
+    if given.help:
+        return _show_options(given.criterion)
+    if given.arch is None:
         sys.exit(
             "truneg_fairseq: error: --arch: found none; expected a model, such as truneg train DATA-BIN --task "
             "masked_lm --arch truneg_bert_small --criterion masked_lm_hc ...; 'truneg train --help' has the options"
@@ -63,7 +65,7 @@ def start(words: Sequence[str]) -> None:
     let_signals_wait()  # until the package is imported there
     os.environ.setdefault("PYTHONWARNINGS", "ignore")  # of hydra and torch: 20 lines before an error
     os.environ["PYTHONSAFEPATH"] = "1"  # -m would import from the current folder first
-    ours = [] if _USER_DIR in given else [_USER_DIR, _PACKAGE]
+    ours = [] if given.user_dir else [_USER_DIR, _PACKAGE]
     os.execv(sys.executable, [sys.executable, "-m", "fairseq_cli.train", *words, *ours])
 
 
