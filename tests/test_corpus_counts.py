@@ -103,6 +103,8 @@ def test_a_folder_without_training_text_is_named(binarized, tmp_path):
     assert not (tmp_path / FILE_NAME).exists()
     with pytest.raises(TrueNegError, match="a dictionary of 2,097,153 tokens, expected 2,097,152 at most"):
         count_tokens([], range(2**21 + 1))
+    with pytest.raises(TrueNegError, match="found the id 6, but a dictionary of 6 tokens"):
+        count_tokens([np.array([0, 5, 6])], SYMBOLS)
 
 
 def test_the_fitted_share_has_the_lowest_loss():

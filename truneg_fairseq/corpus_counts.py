@@ -184,6 +184,10 @@ def count_tokens(
     digest = hashlib.sha256()
     for block in _blocks(parts):
         new = block[2:]  # the first two belong to the block before
+        beyond = (
+            f"counts: found the id {new.max(initial=0):,}, but a dictionary of {size:,} tokens; binarize the text again"
+        )
+        refuse((new.max(initial=0) >= size, beyond))
         digest.update(new.astype("<i8").tobytes())
         words += np.bincount(new, minlength=size)
         left, middle, right = block[:-2], block[1:-1], block[2:]

@@ -9,7 +9,8 @@ from support.cli_runs import assert_one_line, logged, training
 from support.commands import REPOSITORY, run_command, truneg
 
 from truneg_fairseq.commands.main import main
-from truneg_fairseq.results.training_facts import find_runs
+from truneg_fairseq.results.result import examples_in
+from truneg_fairseq.results.training_facts import QUANTITIES, find_runs, measured, updates_of
 
 
 def test_errors_leave_fairseq_train_as_one_line(data_bin, tmp_path):
@@ -46,15 +47,16 @@ def test_evaluate_measures_what_validation_logged(data_bin, tmp_path):
     output = tmp_path / "rates.jsonl"
     held_out = ("--data", data_bin, "--task", "held-out=valid", "--batch-size", 4)
     shown = run_command(truneg("evaluate", tmp_path / "checkpoint_last.pt", *held_out, "--results", output))
-    (measured,) = find_runs([str(tmp_path)])[0].measurements
-    assert measured.updates == 40
-    for name, (value, low, high) in measured.values.items():
+    (line,) = find_runs([str(tmp_path)])[0].results
+    assert updates_of(line) == 40
+    values = {name: measured(line, name) for name in QUANTITIES}
+    for name, (value, low, high) in values.items():
         assert low - 1e-3 <= value <= high + 1e-3, name
-    assert measured.values["bits"][1] < measured.values["bits"][2]
+    assert values["bits"][1] < values["bits"][2]
     logs = {"bits": "loss", "accuracy": "accuracy", "hc_pred": "hc_pred", "hc_iter": "hc_iter"}
     for name, log in logs.items():
         digits = 3 if name == "bits" else 4
-        assert round(measured.values[name][0], digits) == pytest.approx(float(valid[f"valid_{log}"]), abs=1e-4), name
-    assert shown.stdout.count("people accept it with") == len(measured.examples) <= 10
-    chances = [example.acceptance for example in measured.examples]
+        assert round(values[name][0], digits) == pytest.approx(float(valid[f"valid_{log}"]), abs=1e-4), name
+    assert shown.stdout.count("people accept it with") == len(examples_in(line)) <= 10
+    chances = [example.acceptance for example in examples_in(line)]
     assert chances == sorted(chances, reverse=True)

@@ -179,11 +179,13 @@ def judge(data: Path, judgements: Path, *words: object) -> None:
     main([str(word) for word in command])
 
 
-def test_the_command(folder, checkpoints, table, capsys):
+def test_the_command(folder, checkpoints, table, tmp_path, capsys):
     given = (folder, folder / "swords.json.gz")
-    for detector, line in (("table", "'table' needs a table"), ("embedding", "needs --checkpoint")):
+    fit = ("embedding", "--checkpoint", checkpoints["bert"], "--fit", tmp_path)
+    few = "--fit: found 5 target words, of which one of 5 parts has no accepted candidate"
+    for words, line in ((["table"], "'table' needs a table"), (["embedding"], "needs --checkpoint"), (fit, few)):
         with pytest.raises(SystemExit, match=line):
-            judge(*given, "--detector", detector)
+            judge(*given, "--detector", *words)
     detectors = ("--detector", "table", "embedding", "--hc-threshold", 0.01)
     judge(*given, table, "--checkpoint", checkpoints["bert"], *detectors)
     said = capsys.readouterr().out

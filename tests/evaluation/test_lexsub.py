@@ -154,6 +154,13 @@ def test_several_checkpoints_and_results(folder, checkpoints, tmp_path, capsys):
         evaluated([f"bert={checkpoints['roberta']}"], *given, results=results)
 
 
+def test_a_file_in_which_nobody_accepts_a_word_is_refused(tokens, tmp_path):
+    made = content()
+    made["substitute_labels"] = {name: ["FALSE"] for name in made["substitute_labels"]}
+    with pytest.raises(TrueNegError, match="expected a candidate that is one token and that somebody accepts"):
+        yardstick(Lexsub, tokens, write(tmp_path / "a.json", made))
+
+
 def test_listed_words_are_apart_by_hand(folder, tokens, tmp_path):
     table = table_of(folder / "data-bin", [("large", "big"), ("film", "car"), ("walked", "walk")], tmp_path / "t.npz")
     benchmark = yardstick(Lexsub, tokens, folder / "swords.json.gz", synonym_table=table)

@@ -16,8 +16,9 @@ from support.masked_lms import evaluated, opened, yardstick
 
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.evaluation.held_out import BINS, bin_of, calibration_error
+from truneg_fairseq.evaluation.held_out import BINS, FalseNegatives, acceptance, bin_of, calibration_error
 from truneg_fairseq.evaluation.minimal_pairs import Blimp, Zorro, pseudo_log_likelihoods
+from truneg_fairseq.objectives import MaskedPredictions
 
 SENTENCES = ["The kids walked to the car.", "The kid walked, quickly.", "A film of carsly of the end"]
 
@@ -90,13 +91,38 @@ def test_minimal_pairs_by_the_command(bert, other, pairs, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
-    [("{}", "missing required field sentence_good"), ("", "nothing to measure the model on; expected BLiMP's")],
+    ("name", "content", "message"),
+    [
+        ("a.jsonl", "{}", "missing required field sentence_good"),
+        ("a.jsonl", "", "nothing to measure the model on; expected BLiMP's"),
+        ("a.txt", "it walk .\nit walks .\nit stop .\n", "a.txt: found 3 lines, of which the last has no partner"),
+    ],
 )
-def test_other_files_are_refused(bert, tmp_path, content, message):
-    (tmp_path / "a.jsonl").write_text(content)
+def test_other_files_are_refused(bert, tmp_path, name, content, message):
+    (tmp_path / name).write_text(content)
     with pytest.raises(TrueNegError, match=message):
-        yardstick(Blimp, opened(bert)[1], tmp_path / "a.jsonl")
+        yardstick(Zorro if name == "a.txt" else Blimp, opened(bert)[1], tmp_path / name)
+
+
+def test_the_examples_are_the_ten_best_pairs_however_often_one_occurs(bert):
+    scorer, tokens = opened(bert)
+    words = np.flatnonzero(tokens.is_word)
+    pairs = [(int(words[0]), int(word)) for word in words[1:13]]
+    order = [*range(len(pairs)), *range(len(pairs))]
+    gold, prediction = (torch.tensor([pairs[index][side] for index in order]) for side in (0, 1))
+    every = torch.ones(len(order), dtype=torch.bool)
+    logits = torch.zeros(len(order), len(tokens.vocabulary))
+    places = torch.arange(len(order))
+    judged = MaskedPredictions(logits, gold[None], places, gold, prediction, every, every, is_false_negative=every)
+    found = FalseNegatives(tokens, None)
+    for _ in range(2):
+        found.add(judged, torch.tensor([len(order)]), scorer)
+    facts, chances = found.facts(), acceptance(scorer.embeddings, gold, prediction).tolist()
+    assert facts["false_negatives"] == 4 * len(pairs)
+    assert {times for *_, times in facts["pairs"]} == {4}
+    best = sorted(range(len(pairs)), key=lambda index: -chances[index])[:10]
+    expected = [tokens.vocabulary.name_of(pairs[index][1]) for index in best]
+    assert [example["prediction"] for example in facts["examples"]] == expected
 
 
 def calibration_by_definition(predictions: list[tuple[float, bool]]) -> float:

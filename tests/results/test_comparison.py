@@ -6,6 +6,7 @@ import io
 import itertools
 import json
 import re
+import shlex
 import sys
 import xml.etree.ElementTree as ET
 from concurrent.futures import ThreadPoolExecutor
@@ -285,6 +286,11 @@ GOOD = {"model": "a", "task": "CoLA", "seed": 1, "metrics": {"matthews": 0.5}}
             [],
             "metric matthews is 57.0; expected a fraction (0.758 for 75.8 %)",
         ),
+        (
+            [{**GOOD, "examples": {"matthews": [1, 0, 1]}, "denominators": {"matthews": [1, 1]}}],
+            [],
+            "line 1: denominators of matthews: expected a number >= 0 for each of its examples",
+        ),
         ([GOOD, GOOD], [], "line 2: model 'a', task 'CoLA', seed 1 is in"),
         ([], [], "r.jsonl: has no results to compare"),
         ([GOOD], ["r.jsonl"], "r.jsonl twice; name it once"),
@@ -317,11 +323,12 @@ def test_what_is_no_number_is_not_added(tmp_path):
 
 def test_files_tasks_and_models_are_chosen(capsys, tmp_path):
     """Two experiments may both have an arm "baseline" with seed 1."""
-    paths = [write(tmp_path / f"{n}.jsonl", [*glue(3), result("baseline", "cloze", bits=9.0)]) for n in range(2)]
+    paths = [write(tmp_path / f"its {n}.jsonl", [*glue(3), result("baseline", "cloze", bits=9.0)]) for n in range(2)]
     assert "name the file's models: NAME=" in error(*paths)
     output = run(capsys, paths[0], f"new={paths[1]}", "--tasks", "C*", "--models", "new/hc", "baseline")
     assert [line.split()[0] for line in output.splitlines()[3:5]] == ["new/hc", "baseline"]
     assert "cloze" not in output and "RTE" not in output and "differences to new/hc" in output
+    assert shlex.split(output.splitlines()[-1])[3:5] == [str(paths[0]), f"new={paths[1]}"], "to be pasted into a shell"
     single = write(tmp_path / "s.jsonl", [result("hc", "CoLA", matthews=0.5)])
     assert [each.model for each in read_results([f"mine={single}"])] == ["mine"]
 

@@ -36,8 +36,8 @@ from truneg_fairseq.results.charts import Bar, interval_chart, line_chart, thinn
 from truneg_fairseq.results.comparison import Comparison
 from truneg_fairseq.results.html import Cell, Page, Section, Table
 from truneg_fairseq.results.page import report_page
-from truneg_fairseq.results.result import Metric, Result, append_result
-from truneg_fairseq.results.training_facts import find_runs
+from truneg_fairseq.results.result import Metric, Result, append_result, examples_in
+from truneg_fairseq.results.training_facts import find_runs, measured
 
 
 def test_trainings_of_transformers(tmp_path, capsys):
@@ -124,7 +124,7 @@ def test_the_page_of_an_evaluation_has_what_the_command_says(runs):
         text.index(verdict) < text.index("held-out text: differences to 0") < text.index("differences paired by item")
     )
     (run,) = find_runs([str(runs / "baseline")])
-    assert len(re.findall(r"\[\S+ → \S+\]", text)) == sum(len(each.examples) for each in run.measurements) > 0
+    assert len(re.findall(r"\[\S+ → \S+\]", text)) == sum(len(examples_in(each)) for each in run.results) > 0
     assert html.count("<figure>") == 2, "a chart for each unit"
 
 
@@ -176,14 +176,18 @@ def test_results_beside_trainings_with_corrected_intervals(runs, tmp_path, capsy
 
 
 def test_measurements_of_other_texts_are_marked(tmp_path, capsys):
-    for number, masked in enumerate((70, 200)):
+    for number, masked in ((9, 70), (10, 200)):
         facts = {"checkpoint": f"{number}.pt", "updates": number, "sequences": 3, "masked": masked}
-        metrics = {"bits": 5.5, "accuracy": 0.1, "hc_pred": 0.0, "hc_iter": 0.0}
+        metrics = {"bits": 5.5 - number, "accuracy": 0.1} | ({"hc_pred": 0.2} if number == 10 else {})
         line = Result(model=f"m{number}", task="held-out text", seed=1, metrics=metrics, settings=facts)
-        append_result(tmp_path / "m.jsonl", line)
-    assert [each.values["accuracy"] for each in find_runs([str(tmp_path)])[0].measurements] == [(10.0,), (10.0,)]
-    report(capsys, tmp_path, tmp_path)
-    assert "of different texts or masks, which do not compare" in (tmp_path / "r.html").read_text(encoding="utf-8")
+        append_result(tmp_path / f"checkpoint_{number}.jsonl", line)
+    assert [measured(each, "accuracy") for each in find_runs([str(tmp_path)])[0].results] == [(10.0,), (10.0,)]
+    said = report(capsys, tmp_path, f"run={tmp_path}")
+    assert "-4.5" in said and "-3.5" not in said, "the last checkpoint"
+    html = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "of different texts or masks, which do not compare" in html
+    assert "<td>-3.500</td><td>10.000</td><td>-</td>" in html
+    assert "hc_iter" not in text_of(html), "nobody measured it"
 
 
 EVIL = "<script>document.title = 'run'</script><img src=x onerror=\"document.title='run'\">"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,4 +67,4 @@ def compare(options: CompareOptions) -> None:
         report_page(comparison, runs, title="Pre-training runs" if runs else "Comparison").write(html)
         say(f"wrote {html}; next: open it in a browser")
     elif options.format == "terminal":  # the others are for a document
-        say(f"next: truneg compare {' '.join(options.results)} --html page.html")
+        say(f"next: truneg compare {shlex.join(options.results)} --html page.html")

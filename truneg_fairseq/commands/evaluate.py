@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from dataclasses import dataclass
 from functools import partial
@@ -65,9 +66,8 @@ def evaluate(options: EvaluateOptions) -> None:
     from ..evaluation import yardstick
     from ..evaluation.held_out import examples_of
     from ..results.page import report_page
-    from ..results.result import append_result
+    from ..results.result import append_result, examples_in
     from ..results.tables import as_text, verdict_over_items
-    from ..results.training_facts import Measurement
 
     settings = {name: getattr(options, name) for name in ("synonym_table", "mask_seed", "batch_size", "limit")}
     tasks = yardstick.parse_tasks(options.task, fits=options.counts_share == FIT, **settings)
@@ -85,12 +85,12 @@ def evaluate(options: EvaluateOptions) -> None:
     print("\n".join(["", *as_text(comparison), *examples_of(models_alone[-1]), "", verdict]), flush=True)
     if options.html is not None:
         lines = [(each.model.name, line) for each in models_alone for line in each.results()]
-        examples = {name: Measurement(line).examples for name, line in lines if "examples" in line.settings}
+        examples = {name: examples_in(line) for name, line in lines if "examples" in line.settings}
         title = f"Evaluation of {', '.join(dict.fromkeys(each.model.name for each in models_alone))}"
         report_page(comparison, title=title, verdict=[verdict], examples=examples).write(options.html)
         print(f"wrote {options.html}; next: open it in a browser")
     elif options.results is not None:
-        print(f"next: truneg compare {options.results}")
+        print(f"next: truneg compare {shlex.quote(str(options.results))}")
 
 
 @dataclass(kw_only=True)
@@ -147,9 +147,9 @@ def explain(options: ExplainOptions) -> None:
     if len(sentences) < len(texts):
         passed = f"{len(texts) - len(sentences)} of {len(texts)} texts"
         print(f"passed over {passed}, in which nothing is to be masked", file=sys.stderr)
-    data = "" if options.data is None else f" --data {options.data}"
+    given = [options.checkpoint, *([] if options.data is None else ["--data", options.data])]
     text = "TEXT.txt" if is_hugging_face(options.checkpoint) else "valid"
-    say(f"next: truneg evaluate {options.checkpoint}{data} --task held-out={text}")
+    say(f"next: truneg evaluate {shlex.join(map(str, given))} --task held-out={text}")
     write_json_lines(options, [sentence.record() for sentence in sentences])
     if options.html is not None:
         title = f"What {'/'.join(options.checkpoint.parts[-2:])} predicts"

@@ -15,10 +15,13 @@ import torch
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score, roc_auc_score
+from sklearn.model_selection import PredefinedSplit, cross_val_predict
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
 from .. import __version__
+from ..errors import TrueNegError
 from ..objectives import Alternatives, MaskedPredictions
 from ..objectives.false_negatives import AcceptanceModel, acceptance_model
 from ..objectives.options import TABLE
@@ -66,8 +69,7 @@ class JudgedPairs:
 
     def listed(self, table: SynonymTable) -> NDArray[np.bool_]:
         """Which pairs a table lists, shape (N,)."""
-        size = table.vocabulary_size
-        return np.isin(self.gold * size + self.candidate, table.gold.astype(np.int64) * size + table.synonym)
+        return np.isin(self.gold * table.vocabulary_size + self.candidate, table.pair_keys)
 
     def by_target(self, chosen: NDArray[np.bool_]) -> NDArray[np.float64]:
         """How many of the chosen pairs each target has."""
@@ -221,34 +223,29 @@ def fit_acceptance(
 
     The provenance, of data and checkpoint, goes into the model's file beside what is added here.
     """
-    names = tuple(features)
-    columns = np.stack([features[name].double().numpy() for name in names], axis=1)
+    columns = np.stack([feature.double().numpy() for feature in features.values()], axis=1)
     accepted, fold = pairs.accepted, folds_by_target(pairs)
-    out_of_fold, precision = np.empty(len(pairs)), []
-    for number in range(FOLDS):
-        held = fold == number
-        model = _fit(names, columns[~held], accepted[~held], {})
-        chosen = {name: value[torch.from_numpy(held)] for name, value in features.items()}
-        out_of_fold[held] = model.probability(chosen).double().numpy()
-        precision.append(round(float(average_precision_score(accepted[held], out_of_fold[held])), 4))
+    parts = [fold == number for number in range(FOLDS)]
+    if any(len(np.unique(accepted[part])) < 2 for part in parts):
+        words = len(np.unique(pairs.gold))
+        raise TrueNegError(
+            f"--fit: found {words} target words, of which one of {FOLDS} parts has no accepted candidate or only such; "
+            "expected judgements of more words"
+        )
+    regression = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+    split = PredefinedSplit(fold)
+    out_of_fold = cross_val_predict(regression, columns, accepted, cv=split, method="predict_proba")[:, 1]
+    scaler, fitted = regression.fit(columns, accepted)
+    coefficients = fitted.coef_[0] / scaler.scale_  # of the features as they are: the regression sees standardised ones
+    intercept = float(fitted.intercept_[0] - (coefficients * scaler.mean_).sum())
+    precision = [average_precision_score(accepted[part], out_of_fold[part]) for part in parts]
     facts = {
         **provenance,
         "pairs": len(pairs),
         "targets": len(pairs.places),
         "accepted": round(float(accepted.mean()), 4),
-        "folds_average_precision": precision,
+        "folds_average_precision": [round(float(each), 4) for each in precision],
         "command": shlex.join(["truneg", *(Path(word).name for word in sys.argv[1:])]),  # files without their folders
         "versions": {"truneg_fairseq": __version__, "scikit-learn": sklearn.__version__, "torch": torch.__version__},
     }
-    return _fit(names, columns, accepted, facts), out_of_fold
-
-
-def _fit(
-    names: tuple[str, ...], columns: NDArray[np.float64], accepted: NDArray[np.bool_], facts: dict[str, Any]
-) -> AcceptanceModel:
-    """A model of features as they are; the regression itself sees them standardised."""
-    scaler = StandardScaler().fit(columns)
-    fitted = LogisticRegression(max_iter=1000).fit(scaler.transform(columns), accepted)
-    coefficients = fitted.coef_[0] / scaler.scale_
-    intercept = float(fitted.intercept_[0] - (coefficients * scaler.mean_).sum())
-    return AcceptanceModel(dict(zip(names, map(float, coefficients), strict=True)), intercept, facts)
+    return AcceptanceModel(dict(zip(features, map(float, coefficients), strict=True)), intercept, facts), out_of_fold

@@ -112,9 +112,6 @@ class Cloze(Yardstick):
             share = 100 * sum(float(counts[listed].sum()) for counts, listed in chosen) / max(1.0, total)
             self.described += f"\nThe table lists {share:.2f} % of the answers of p({kind})"
 
-    def shown(self, task: str) -> Mapping[str, Metric]:
-        return self.metrics if task == TASK else {BITS: self.metrics[BITS]}
-
     def score(self, scorer: Scorer) -> dict[str, Scores]:
         return self._scores(scorer.rows([item.query for item in self.items]), self.items)
 

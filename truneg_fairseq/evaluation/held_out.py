@@ -239,49 +239,37 @@ def calibration_error(over: NDArray[np.float64], masked: NDArray[np.float64]) ->
 
 @dataclass
 class FalseNegatives:
-    """Those of a text: how often each pair, and the examples that people would accept most."""
+    """Those of a text: how often each pair, and an example of each that people could accept."""
 
     tokens: Tokens
     excluded: SynonymTable | None
     pairs: Counter[tuple[int, int]] = field(default_factory=Counter)
-    examples: dict[tuple[int, int], Example] = field(default_factory=dict)
+    examples: list[Example] = field(default_factory=list)
 
     def add(self, judged: MaskedPredictions, lengths: Tensor, scorer: Scorer) -> None:
         """Those of a batch. Examples are of two words, neither forms of one word nor opposites."""
         assert judged.is_false_negative is not None
         rows = judged.is_false_negative.nonzero().squeeze(1)
-        gold, prediction = judged.gold[rows], judged.prediction[rows]
-        pairs = list(zip(gold.tolist(), prediction.tolist(), strict=True))
-        self.pairs.update(pairs)
-        real = [
-            index
-            for index, (one, other) in enumerate(pairs)
-            if (one, other) not in self.examples and not flaw_of(one, other, self.tokens, self.excluded)
-        ]
+        gold, prediction, positions = judged.gold[rows], judged.prediction[rows], judged.positions[rows].tolist()
         chances = acceptance(scorer.embeddings, gold, prediction).tolist()
-        probabilities, width = judged.logits[rows].float().softmax(-1), judged.original.size(1)
-        for index in sorted(real, key=lambda index: -chances[index]):
-            if len(self.examples) == EXAMPLES:
-                least = min(self.examples, key=lambda pair: self.examples[pair].acceptance)
-                if self.examples[least].acceptance >= chances[index]:
-                    break
-                del self.examples[least]
-            row, place = divmod(int(judged.positions[rows[index]]), width)
+        probabilities = judged.logits[rows].float().softmax(-1)
+        for index, pair in enumerate(zip(gold.tolist(), prediction.tolist(), strict=True)):
+            self.pairs[pair] += 1
+            if self.pairs[pair] > 1 or flaw_of(*pair, self.tokens, self.excluded):
+                continue
+            row, place = divmod(positions[index], judged.original.size(1))
             before, after = self.tokens.in_sentence(judged.original[row, : int(lengths[row])].tolist(), place)
-            one, other = (float(probabilities[index, token]) for token in pairs[index])
-            word, predicted = map(self.tokens.vocabulary.name_of, pairs[index])
-            self.examples[pairs[index]] = Example(before, word, predicted, after, one, other, chances[index])
+            word, predicted = map(self.tokens.vocabulary.name_of, pair)
+            one, other = probabilities[index, list(pair)].tolist()
+            self.examples.append(Example(before, word, predicted, after, one, other, chances[index]))
 
     def facts(self) -> dict[str, Any]:
-        """For a result line."""
-        frequent = self.pairs.most_common(EXAMPLES)
-        pairs = [(*map(self.tokens.vocabulary.name_of, pair), times) for pair, times in frequent]
-        ranked = sorted(self.examples.values(), key=lambda example: -example.acceptance)
-        return {
-            "false_negatives": self.pairs.total(),
-            "pairs": pairs,
-            "examples": [asdict(example) for example in ranked],
-        }
+        """For a result line: the most frequent pairs, and the examples that people would accept most."""
+        pairs = [
+            (*map(self.tokens.vocabulary.name_of, pair), times) for pair, times in self.pairs.most_common(EXAMPLES)
+        ]
+        best = sorted(self.examples, key=lambda example: -example.acceptance)[:EXAMPLES]
+        return {"false_negatives": self.pairs.total(), "pairs": pairs, "examples": [*map(asdict, best)]}
 
 
 def acceptance(embeddings: Tensor, gold: Tensor, prediction: Tensor) -> Tensor:

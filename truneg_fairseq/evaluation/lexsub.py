@@ -7,10 +7,11 @@ P@1, P@3 and R@10: as Arefyev et al. (COLING 2020).
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import islice
 from typing import ClassVar
 
 import numpy as np
@@ -48,19 +49,12 @@ class Place:
     # int64, shape (T,), T <= WINDOW, its context between the vocabulary's first and last token
     tokens: NDArray[np.int64]
     position: int  # of the target's token in ``tokens``
-    # int64, shape (C,), the token of each of the target's candidates; -1 where it is not one token
-    candidates: NDArray[np.int64]
+    single: list[tuple[int, Candidate]]  # its candidates that are one token, with the token
 
     @property
     def gold(self) -> int:
         """The token of the target itself."""
         return int(self.tokens[self.position])
-
-    @property
-    def single(self) -> list[tuple[int, Candidate]]:
-        """The candidates that are one token."""
-        pairs = zip(self.candidates.tolist(), self.target.candidates, strict=True)
-        return [(token, candidate) for token, candidate in pairs if token >= 0]
 
     def query(self, mask: int | None = None) -> Query:
         """The sequence, with the token ``mask`` in the target's place; None keeps the target."""
@@ -73,7 +67,7 @@ class Place:
 def places_of(judgements: Judgements, tokens: Tokens) -> list[Place]:
     """The targets that are one token of the vocabulary, at least one."""
     found = [place_target(target, tokens) for target in judgements.targets if tokens.token(target.word) >= 0]
-    if not any((place.candidates >= 0).any() for place in found):
+    if not any(place.single for place in found):
         raise TrueNegError(
             f"{judgements.path}: none of its targets is a token of the dictionary with candidates that are; expected "
             "the language of the model"
@@ -87,8 +81,8 @@ def place_target(target: Target, tokens: Tokens) -> Place:
     room = WINDOW - 3
     taken = min(len(before), max(room // 2, room - len(after)))
     sequence = tokens.framed([*before[len(before) - taken :], tokens.token(target.word), *after[: room - taken]])
-    candidates = np.array([tokens.token(candidate.word) for candidate in target.candidates], dtype=np.int64)
-    return Place(target, sequence, taken + 1, candidates)
+    pairs = ((tokens.token(candidate.word), candidate) for candidate in target.candidates)
+    return Place(target, sequence, taken + 1, [(token, candidate) for token, candidate in pairs if token >= 0])
 
 
 def _around(target: Target, tokens: Tokens) -> tuple[list[int], list[int]]:
@@ -166,27 +160,24 @@ class Lexsub(Yardstick):
     def __init__(self, task: Task, tokens: Tokens, last: OpenedModel) -> None:
         super().__init__(task, tokens, last)
         judgements, self._table = read_people(self._file), self._load_table()
+        self._metrics = [each for each in self.metrics if self._table or not each.startswith("recall_at_10_")]
         self._numbers: dict[str, int] = {}  # of lemmas, the same for every part of speech; new ones come as they come
         self._lemmas = lru_cache(maxsize=4)(self._lemmas_of)
         self.sha256 = judgements.sha256
         placed = places_of(judgements, tokens)
         self.places = [place for place in placed if any(candidate.votes for _, candidate in place.single)]
+        self._require(self.places, "a candidate that is one token and that somebody accepts")
         self.gold = {end: [self._gold(place, end == PEOPLE) for place in self.places] for end in ("", PEOPLE)}
-        candidates = np.concatenate([place.candidates for place in self.places])
+        ranked = sum(len(place.single) for place in self.places)
+        candidates = sum(len(place.target.candidates) for place in self.places)
         self.described = (
             f"lexsub: {len(self.places)} targets; {len(judgements.targets) - len(placed)} are not one token of the "
             f"dictionary and left out, {len(placed) - len(self.places)} have no one-token candidate that anybody "
-            f"accepts; GAP ranks {(candidates >= 0).sum():,} of {len(candidates):,} candidates, the others are not one "
-            "token"
+            f"accepts; GAP ranks {ranked:,} of {candidates:,} candidates, the others are not one token"
         )
 
     def is_shown(self, task: str) -> bool:
         return task == SHOWN
-
-    def shown(self, task: str) -> Mapping[str, Metric]:
-        return {
-            name: each for name, each in self.metrics.items() if self._table or not name.startswith("recall_at_10_")
-        }
 
     def score(self, scorer: Scorer) -> dict[str, Scores]:
         names = np.array([place.target.name for place in self.places])
@@ -199,7 +190,7 @@ class Lexsub(Yardstick):
             for end, ratios in self._measured(scorer.rows([place.query(mask) for place in self.places])).items():
                 for subset, there in subsets.items():
                     if there.any():
-                        chosen = {metric: ratios[metric].of(there) for metric in self.shown("")}
+                        chosen = {name: ratio.of(there) for name, ratio in ratios.items()}
                         found[f"lexsub {mode}{end}{subset}"] = Scores(chosen, names[there].tolist())
         return found
 
@@ -208,23 +199,25 @@ class Lexsub(Yardstick):
         if self._table is not None:
             rows["table"] = self._look_up(scorer, self._table)
         found = {name: self._measured(each)[PEOPLE] for name, each in rows.items()}
-        found["ceiling"] = ratios_of(list(map(self._of_oracle, self.places, self.gold[PEOPLE])), self.metrics)
+        found["ceiling"] = ratios_of(list(map(self._of_oracle, self.places, self.gold[PEOPLE])), self._metrics)
         names = [place.target.name for place in self.places]
         return {name: {SHOWN: Scores(ratios, names)} for name, ratios in found.items()}
 
     def _measured(self, rows: Rows) -> dict[str, dict[str, Ratio]]:
         """The metrics with all candidates, and with those of people; the mean of a place's rows counts."""
-        parts: dict[str, list[list[Parts]]] = {end: [[] for _ in self.places] for end in self.gold}
+        sums = {end: np.zeros((len(self._metrics), 2, len(self.places))) for end in self.gold}
+        times = np.zeros(len(self.places))
         for index, row in rows:
             lemmas = self._lemmas(self.places[index].target.pos)
             ranked = lemmas[np.argsort(-row, kind="stable")]
+            times[index] += 1
             for end, gold in self.gold.items():
-                parts[end][index].append(_of_model(row, lemmas, ranked, gold[index]))
-        means = {
-            end: [{name: np.mean([one[name] for one in each], axis=0) for name in each[0]} for each in found]
-            for end, found in parts.items()
+                parts = _of_model(row, lemmas, ranked, gold[index])
+                sums[end][:, :, index] += [parts[name] for name in self._metrics]
+        return {
+            end: {name: Ratio(*parts) for name, parts in zip(self._metrics, each / times, strict=True)}
+            for end, each in sums.items()
         }
-        return {end: ratios_of(found, self.metrics) for end, found in means.items()}
 
     def _chance(self) -> Rows:
         """Random orders of the vocabulary, nearly uniform probabilities."""
@@ -273,11 +266,13 @@ class Lexsub(Yardstick):
 
     def _gold(self, place: Place, people: bool) -> Gold:
         target, own = place.target, self._lemma(place.target.word, place.target.pos)
-        asked: dict[int, list[Candidate]] = {}
+        votes = Counter[int]()  # by lemma
+        asked = Counter[int]()
         for candidate in target.candidates:
-            if candidate.people or not people:
-                asked.setdefault(self._lemma(candidate.word, target.pos), []).append(candidate)
-        asked.pop(own, None)
+            lemma = self._lemma(candidate.word, target.pos)
+            if (candidate.people or not people) and lemma != own:
+                votes[lemma] += candidate.votes
+                asked[lemma] += candidate.asked
         single = [(token, each) for token, each in place.single if each.people or not people]
         listed = [] if self._table is None else self._table.synonyms(place.gold).tolist()
         words = filter(None, (self._tokens.vocabulary.words[token] for token in listed))
@@ -285,9 +280,7 @@ class Lexsub(Yardstick):
             tokens=np.array([token for token, _ in single], dtype=np.int64),
             votes=np.array([each.votes for _, each in single], dtype=np.float64),
             shares=np.array([each.share for _, each in single], dtype=np.float64),
-            lemma_shares={
-                lemma: sum(c.votes for c in each) / sum(c.asked for c in each) for lemma, each in asked.items()
-            },
+            lemma_shares={lemma: votes[lemma] / count for lemma, count in asked.items()},
             own=own,
             listed=frozenset(self._lemma(word, target.pos) for word in words) - {own},
         )
@@ -298,7 +291,7 @@ def _of_model(row: NDArray[np.floating], lemmas: NDArray[np.int64], ranked: NDAr
     order = np.argsort(-row[gold.tokens], kind="stable")
     words = ranked[(ranked != NO_LEMMA) & (ranked != gold.own)]
     judged = words[np.isin(words, list(gold.lemma_shares))]
-    strict, lenient = (list(islice(dict.fromkeys(each.tolist()), CUT)) for each in (words, judged))
+    strict, lenient = (list(itertools.islice(dict.fromkeys(each.tolist()), CUT)) for each in (words, judged))
     accepted = np.isin(lemmas, list(gold.accepted))
     return {
         "gap": gap_parts(gold.votes[order]),

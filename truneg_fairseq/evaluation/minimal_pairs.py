@@ -16,6 +16,7 @@ import numpy as np
 from msgspec import Struct, field
 from numpy.typing import NDArray
 
+from ..errors import TrueNegError
 from ..files import parse_json
 from ..results.intervals import Ratio
 from ..results.result import Metric
@@ -94,6 +95,10 @@ class Zorro(Blimp):
 
     def pairs_of(self, file: Path, content: bytes) -> Iterator[MinimalPair]:
         lines = content.decode(errors="replace").splitlines()
+        if len(lines) % 2:
+            raise TrueNegError(
+                f"{file}: found {len(lines)} lines, of which the last has no partner; expected {self.expected}"
+            )
         name = file.name.split(".")[0]
         for bad, good in zip(lines[::2], lines[1::2], strict=True):
             yield MinimalPair(good, bad, name)

@@ -117,10 +117,6 @@ class Yardstick(ABC):
         """Whether a person sees the task; result files have all."""
         return True
 
-    def shown(self, task: str) -> Mapping[str, Metric]:
-        """How the metrics of a task are shown."""
-        return self.metrics
-
     def controls(self, scorer: Scorer) -> dict[str, dict[str, Scores]]:
         """By name, what needs no training of the model, on the tasks that are shown."""
         return {}
@@ -138,7 +134,7 @@ class Measured(NamedTuple):
         """Lines of a result file."""
         found = []
         for task, scores in self.scores.items():
-            shown, column = self.yardstick.shown(task), task.removeprefix(f"{self.yardstick.group}, ")
+            shown, column = self.yardstick.metrics, task.removeprefix(f"{self.yardstick.group}, ")
             defined = {name: ratio for name, ratio in scores.ratios.items() if name in shown and ratio.items}
             known = {name: ratio for name, ratio in defined.items() if math.isfinite(ratio.value)}
             result = Result(

@@ -11,10 +11,10 @@ from ..files import VERSION
 from .charts import difference_charts, line_chart
 from .comparison import Comparison
 from .html import Cell, Page, Section
-from .result import Example
+from .result import Example, examples_in
 from .tables import Table, notes, tables
 from .training_facts import QUANTITIES as MEASURED
-from .training_facts import Run, differing_facts, fact_names
+from .training_facts import Run, differing_facts, fact_names, measured, updates_of
 
 _TITLES = {
     **{"loss": "loss, bits per predicted token", "nll_loss": "cross-entropy (nll_loss), bits per target token"},
@@ -55,7 +55,7 @@ def report_page(
         made, charts = tables(comparison), difference_charts(comparison)
         compared = [Section("Comparison", "comparison", charts=charts, tables=made, footnotes=notes(comparison))]
     first = compared + trained if verdict else trained + compared
-    of_runs = {run.name: [example for each in run.measurements for example in each.examples] for run in runs}
+    of_runs = {run.name: [example for each in run.results for example in examples_in(each)] for run in runs}
     note = f"Written by truneg_fairseq {VERSION}. Charts, tables and text are in this file; it needs no network."
     return Page(
         title,
@@ -120,31 +120,30 @@ def _curves(runs: Sequence[Run]) -> Iterator[Section]:
 
 
 def _table_2(runs: Sequence[Run]) -> Iterator[Section]:
-    measured = {run.name: run.measurements for run in runs if run.measurements}
-    if not measured:
+    every = [(run.name, each) for run in runs for each in run.results]
+    quantities = [name for name in MEASURED if any(measured(each, name) for _, each in every)]
+    if not quantities:
         return
-    head = ["run", "checkpoint", "updates", *(f"{name}, 95 % interval" for name in MEASURED)]
-    rows: _Rows = [
-        [
-            *(name, Path(each.checkpoint).name, f"{each.updates:,}"),
-            *(each.format(quantity) for quantity in MEASURED),
-        ]
-        for name, checkpoints in measured.items()
-        for each in checkpoints
-    ]
-    over_training = any(len({each.updates for each in checkpoints}) > 1 for checkpoints in measured.values())
+    rows: _Rows = []
+    for name, each in every:
+        values = [_with_ends(measured(each, quantity)) for quantity in quantities]
+        rows.append(
+            [name, Path(str(each.settings.get("checkpoint", each.model))).name, f"{updates_of(each):,}", *values]
+        )
     charts = []
-    for quantity in MEASURED if over_training else ():  # else the table has it
+    over_training = any(len(set(map(updates_of, run.results))) > 1 for run in runs)
+    for quantity in quantities if over_training else ():  # else the table has it
+        lines: dict[str, list[tuple[float, ...]]] = {}
+        for name, each in every:
+            if value := measured(each, quantity):
+                lines.setdefault(name, []).append((updates_of(each), *value))
         title = _TITLES[quantity]
-        lines = {
-            name: [(each.updates, *each.values[quantity]) for each in checkpoints if quantity in each.values]
-            for name, checkpoints in measured.items()
-        }
         shown = f"{title.split(',')[0].capitalize()} on the measured text"
         charts.append(line_chart(shown, lines, y_title=title, series=[run.name for run in runs]))
-    sizes = {(each.sequences, each.masked) for checkpoints in measured.values() for each in checkpoints}
+    sizes = {(each.settings.get("sequences"), each.settings.get("masked")) for _, each in every}
     of = "the same text and masks" if len(sizes) == 1 else "of different texts or masks, which do not compare"
     caption = f"Measured checkpoints, {of}; intervals over sequences"
+    head = ["run", "checkpoint", "updates", *(f"{name}, 95 % interval" for name in quantities)]
     yield Section(
         "False negatives over training (Table 2)",
         "table-2",
@@ -152,6 +151,10 @@ def _table_2(runs: Sequence[Run]) -> Iterator[Section]:
         charts=charts,
         tables=[Table(caption, head, rows, filtered=True)],
     )
+
+
+def _with_ends(value: Sequence[float]) -> str:
+    return "{:.3f} [{:.3f}, {:.3f}]".format(*value) if len(value) > 1 else "".join(f"{one:.3f}" for one in value) or "-"
 
 
 def _what_was_run(runs: Sequence[Run]) -> Iterator[Section]:

@@ -81,12 +81,15 @@ class Result:
         return json.dumps(content, allow_nan=False) + "\n"
 
     def validate(self, where: str) -> Result:
-        """The result itself, if its numbers are finite and its fractions fractions."""
+        """The result itself, if its numbers are finite, its fractions fractions, and its items as many as they say."""
         for name, value in self.metrics.items():
             percent = name in self.shown and self.shown[name].unit == "%"
             if not math.isfinite(value) or (percent and abs(value) > 1 + _TOLERANCE):
                 expected = "a fraction (0.758 for 75.8 %)" if percent else "a finite number"
                 raise TrueNegError(f"{where}: metric {name} is {value!r}; expected {expected}")
+        for name, parts in self.denominators.items():
+            if len(parts) != len(self.examples.get(name, ())) or min(parts, default=0) < 0:
+                raise TrueNegError(f"{where}: denominators of {name}: expected a number >= 0 for each of its examples")
         return self
 
 
@@ -210,3 +213,9 @@ class Example:
     gold_probability: float  # by the model, in [0, 1]
     prediction_probability: float
     acceptance: float = 0.0  # the probability that people accept the prediction
+
+
+def examples_in(result: Result) -> list[Example]:
+    """The false negatives in their sentences that a line of held-out text has."""
+    expected = "a result line of truneg evaluate --task held-out"
+    return [convert(each, expected, Example, expected=expected) for each in result.settings.get("examples", ())]

@@ -19,9 +19,9 @@ from ..fairseq_runs.folder import (
     read_metrics,
     read_series,
 )
-from ..files import convert, files_below, split_name
+from ..files import files_below, split_name
 from .intervals import ratio_of
-from .result import BITS, HELD_OUT, Example, Result, read_results
+from .result import BITS, HELD_OUT, Result, read_results
 
 QUANTITIES = (BITS, "accuracy", "hc_pred", "hc_iter")
 """What a report shows; the last two are those of Table 2."""
@@ -31,26 +31,19 @@ _UNSET = {"None", "none", "0.0", "False"}
 _OBJECTIVE = (*("hc_weight", "sr_word_weight", "sr_sent_weight", "loss_truncation", "soft_targets", "synonym_source"),)
 
 
-class Measurement:
-    """One checkpoint on held-out text, as a result line has it."""
+def measured(result: Result, quantity: str) -> tuple[float, ...]:
+    """A checkpoint's value of one of :data:`QUANTITIES`, in its unit, and where it is known the interval of 95 % over
+    sequences; () where it was not measured.
+    """
+    if quantity not in result.metrics:
+        return ()
+    interval = ratio_of(result, quantity).interval() if quantity in result.examples else None
+    return tuple((1 if quantity == BITS else 100) * value for value in interval or (result.metrics[quantity],))
 
-    def __init__(self, result: Result) -> None:
-        facts, expected = result.settings, "a result line of truneg evaluate --task held-out"
-        # By name of QUANTITIES, in its unit: the value, with its interval of 95 % over sequences where it is known.
-        self.values = dict[str, tuple[float, ...]]()
-        for name in QUANTITIES:
-            if name in result.metrics:
-                interval = ratio_of(result, name).interval() if name in result.examples else None
-                ends = () if interval is None else interval[1:]
-                self.values[name] = tuple((1 if name == BITS else 100) * x for x in (result.metrics[name], *ends))
-        self.examples = [convert(each, expected, Example, expected=expected) for each in facts.get("examples", ())]
-        self.updates, self.sequences, self.masked = (int(facts.get(n, 0)) for n in ("updates", "sequences", "masked"))
-        self.checkpoint = str(facts.get("checkpoint", result.model))  # its file
 
-    def format(self, quantity: str) -> str:
-        """The value of a quantity with its interval."""
-        value, *ends = self.values.get(quantity, (float("nan"),))
-        return f"{value:.3f}" + (f" [{ends[0]:.3f}, {ends[1]:.3f}]" if ends else "")
+def updates_of(result: Result) -> int:
+    """The updates of the training after which a checkpoint was measured; 0 where its line does not say."""
+    return int(result.settings.get("updates", 0))
 
 
 @dataclass
@@ -60,14 +53,9 @@ class Run:
     name: str  # in legends
     path: Path  # its folder
     series: Series = field(default_factory=dict)  # what was measured while it trained
-    results: list[Result] = field(default_factory=list)  # of its checkpoints on held-out text
+    results: list[Result] = field(default_factory=list)  # of its checkpoints on held-out text, by their updates
     facts: dict[str, str] = field(default_factory=dict)  # what was run, by name, in the order to show them
     warnings: list[str] = field(default_factory=list)  # what to know before believing it, each a sentence
-
-    @cached_property
-    def measurements(self) -> list[Measurement]:
-        """Its results, by their updates."""
-        return sorted(map(Measurement, self.results), key=lambda each: each.updates)
 
     @cached_property
     def updates(self) -> int:
@@ -138,6 +126,7 @@ def _find(argument: str) -> Run:
             measured = stream.readline().startswith('{"model": ')
         named = [f"{name}={file}" if name else file] if measured else []
         run.results += [each for each in read_results(named) if each.task.startswith(HELD_OUT)]
+    run.results.sort(key=updates_of)
     return run
 
 

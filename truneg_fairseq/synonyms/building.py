@@ -13,7 +13,6 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -102,11 +101,11 @@ def build_table(
     steps: Sequence[tuple[str, str | Lexicon]] = parse_source(source) if isinstance(source, str) else [("+", source)]
     recorded: dict[str, Any] = {}
     keys, known = np.empty(0, np.int64), np.zeros(len(vocabulary), dtype=np.bool_)
-    opened: dict[str, Lexicon] = {}
     for sign, name in steps:
-        lexicon = name if isinstance(name, Lexicon) else opened.get(name)
-        if lexicon is None:
-            lexicon = opened[str(name)] = AntonymLexicon() if sign == "-" else open_lexicon(str(name), options)
+        if isinstance(name, Lexicon):
+            lexicon = name
+        else:
+            lexicon = AntonymLexicon(vocabulary.words) if sign == "-" else open_lexicon(name, options)
         found, listed = _look_up(lexicon, vocabulary, any_case=sign == "&")
         recorded |= lexicon.options
         if sign == "+":
@@ -127,7 +126,7 @@ def build_table(
         fingerprint=vocabulary.fingerprint,
         tokenization=vocabulary.tokenization,
         source=source.source if isinstance(source, Lexicon) else normal_form(source),
-        options=recorded | options.record(opened),
+        options=recorded | options.record([name for _, name in steps if isinstance(name, str)]),
         known_words=int(known.sum()),
         version=VERSION,
     )
@@ -145,11 +144,10 @@ def _look_up(
     stop_words = {*lexicon.stop_words, *map(vocabulary.spelled, lexicon.stop_words)}
     known = np.zeros(len(vocabulary), dtype=np.bool_)
     keys: list[int] = []
-    words = dict.fromkeys(word for word in vocabulary.words if word is not None)
+    words = {word for word in vocabulary.words if word is not None}
     spellings: dict[str, set[str]] = {}  # with accents, as the lexicon lists them, by the word without
     for accented in lexicon.accented(words) if vocabulary.strips_accents else ():
         spellings.setdefault(without_accents(accented).lower(), set()).add(accented)
-    lexicon.prepare({**words, **dict.fromkeys(chain(*spellings.values()))})
     title = f"synonyms from {lexicon.source}"
     for gold, word in enumerate(Progress(vocabulary.words, desc=title, unit=" tokens", leave=False)):
         if word is None:
@@ -248,7 +246,7 @@ def provide_exclusions(vocabulary: Vocabulary, data: Path) -> SynonymTable:
         cache_path(vocabulary, "exclusions"),
         vocabulary,
         "antonyms and other forms",
-        lambda: build_table(AntonymLexicon(other_forms=True), vocabulary),
+        lambda: build_table(AntonymLexicon(vocabulary.words, other_forms=True), vocabulary),
     )
 
 

@@ -87,7 +87,7 @@ class InflectedLexicon(Lexicon):
         self.analyses = lru_cache(maxsize=1 << 17)(self._analyses)
 
     def synonyms(self, word: str) -> list[str]:
-        named = {name for synset in self._database.synsets_of(word) for name in synset.names}
+        named = {name for synset in self._database.synsets_of(word) for name in synset.lemma_names()}
         if word != word.lower() and word in named:  # a name of its own: "Polish", not a form of "polish"
             return sorted(named)
         word = word.lower()
@@ -101,7 +101,8 @@ class InflectedLexicon(Lexicon):
         return sorted({n for reading in readings for n in self._names(reading) if not is_other_form(n)})
 
     def _names(self, reading: Analysis) -> set[str]:
-        names = {name for synset in self._database.synsets(reading.lemma, reading.pos) for name in synset.names}
+        synsets = self._database.synsets(reading.lemma, reading.pos)
+        names = {name for synset in synsets for name in synset.lemma_names()}
         if reading.tag == BASE:
             return names
         return {

@@ -29,9 +29,6 @@ class Lexicon(ABC):
         Empty where the word is not known. A lexicon that tells cases apart looks the exact spelling up first.
         """
 
-    def prepare(self, words: Collection[str]) -> None:  # noqa: B027
-        """Gets ready to answer for many words at once. Look-ups of other words stay possible."""
-
     def accented(self, words: Collection[str]) -> Iterable[str]:
         """The spellings with accents, as listed, of words in lower case without them."""
         return ()

@@ -13,8 +13,7 @@ import sys
 import warnings
 import zipfile
 from collections import defaultdict
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -107,39 +106,25 @@ PARTS_OF_SPEECH = ("n", "v", "a", "r")
 """Nouns, verbs, adjectives (satellites included) and adverbs, as WordNet writes them and in NLTK's order."""
 
 
-@dataclass(frozen=True)
-class Synset:
-    """A set of synonyms."""
-
-    names: tuple[str, ...]  # the lemma names, spaces as ``_``
-    antonyms: tuple[tuple[str, str], ...]  # (name, antonym) pairs: antonymy holds between words, not between sets
-    similar: tuple[int, ...]  # offsets of the adjectives' synsets called similar: the rest of a cluster, or its head
-
-
 class WordNetDatabase:
-    """WordNet's lemmas and synsets, of NLTK's ``WordNetCorpusReader``."""
+    """WordNet's lemmas and synsets, of NLTK's ``WordNetCorpusReader``, which keeps the synsets that it has read."""
 
     def __init__(self, reader: Any) -> None:
         self._reader = reader
         self.version: str = reader.get_version() or "unknown"
-        # Bound to the object, not to the class: the caches go when the database goes.
+        # Bound to the object, not to the class: the cache goes when the database goes.
         self.lemmas: Callable[[str, str], tuple[str, ...]] = lru_cache(maxsize=1 << 17)(self._lemmas)
-        self._synset: Callable[[str, int], Synset] = lru_cache(maxsize=1 << 18)(self._read_synset)
 
     def _lemmas(self, word: str, pos: str) -> tuple[str, ...]:
         """The lemmas of a word in lower case: itself where WordNet lists it, then its base forms."""
         return tuple(self._reader._morphy(word, pos))  # morphy() gives the first one only
 
-    def synsets(self, lemma: str, pos: str) -> list[Synset]:
-        """The synsets of one lemma (lower case, spaces as ``_``) in one part of speech, without morphology."""
+    def synsets(self, lemma: str, pos: str) -> list[Any]:
+        """NLTK's synsets of one lemma (lower case, spaces as ``_``) in one part of speech, without morphology."""
         offsets = self._reader._lemma_pos_offset_map.get(lemma, {}).get(pos, ())
-        return [self._synset(pos, offset) for offset in offsets]
+        return [self._reader.synset_from_pos_and_offset(pos, offset) for offset in offsets]
 
-    def clusters(self, synsets: list[Synset]) -> list[Synset]:
-        """Adjectives' synsets, each followed by those that WordNet calls similar."""
-        return [near for each in synsets for near in (each, *(self._synset("a", offset) for offset in each.similar))]
-
-    def synsets_of(self, word: str) -> list[Synset]:
+    def synsets_of(self, word: str) -> list[Any]:
         """The synsets of a word in any form, in every part of speech; only those that list its spelling, if some do.
 
         "Polish" has no synset of "polish", and "Paris" none of "paris"; a word in lower case has both kinds.
@@ -147,13 +132,8 @@ class WordNetDatabase:
         lower = word.lower()
         readings = [(lemma, pos) for pos in PARTS_OF_SPEECH for lemma in self.lemmas(lower, pos)]
         synsets = [synset for lemma, pos in readings for synset in self.synsets(lemma, pos)]
-        return ([each for each in synsets if word in each.names] if word != lower else []) or synsets
-
-    def _read_synset(self, pos: str, offset: int) -> Synset:
-        synset = self._reader.synset_from_pos_and_offset(pos, offset)
-        antonyms = ((lemma.name(), other.name()) for lemma in synset.lemmas() for other in lemma.antonyms())
-        similar = (other.offset() for other in synset.similar_tos())
-        return Synset(tuple(synset.lemma_names()), tuple(antonyms), tuple(similar))
+        spelled = [each for each in synsets if word in each.lemma_names()] if word != lower else []
+        return spelled or synsets
 
 
 class WordNetLexicon(Lexicon):
@@ -170,7 +150,7 @@ class WordNetLexicon(Lexicon):
         self.options: dict[str, Any] = {"wordnet": self._database.version}
 
     def synonyms(self, word: str) -> list[str]:
-        return sorted({name for synset in self._database.synsets_of(word) for name in synset.names})
+        return sorted({name for synset in self._database.synsets_of(word) for name in synset.lemma_names()})
 
 
 def open_database() -> WordNetDatabase:
@@ -206,22 +186,19 @@ class AntonymLexicon(Lexicon):
     WordNet links lemmas: two words are antonyms if a lemma of the one is linked to a lemma of the other, by WordNet's
     morphology. Adjectives have indirect antonyms too, which WordNet gives by the heads of their clusters: "warm" and
     "cold" are opposites because "hot" and "cold" are. An indirect antonym that shares a synset with the word does not
-    count: "serious" is far from "severe" in one sense, and the same in another. Only words that are prepared for are
-    listed. ``other_forms`` lists the other forms of a word's own lemmas too.
+    count: "serious" is far from "severe" in one sense, and the same in another. Only ``words`` are listed.
+    ``other_forms`` lists the other forms of a word's own lemmas too.
     """
 
     other_cases = True
 
-    def __init__(self, *, other_forms: bool = False) -> None:
+    def __init__(self, words: Iterable[str | None], *, other_forms: bool = False) -> None:
         self.source = "antonyms and other forms" if other_forms else "antonyms"
         self._database = open_database()
         self._other_forms = other_forms
         self.options: dict[str, Any] = {"wordnet": self._database.version}
         self._words_of: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
-
-    def prepare(self, words: Collection[str]) -> None:
-        """Groups the words by their lemmas."""
-        for word in words:
+        for word in filter(None, words):
             for lemma in readings(self._database, word):
                 self._words_of[lemma].add(word)
 
@@ -236,17 +213,26 @@ class AntonymLexicon(Lexicon):
         direct: set[tuple[str, str]] = set()
         indirect: set[tuple[str, str]] = set()
         synonyms: set[tuple[str, str]] = set()
-        clusters = self._database.clusters
         for lemma, pos in lemmas:
             synsets = self._database.synsets(lemma, pos)
-            linked = [(name, antonym) for synset in synsets for name, antonym in synset.antonyms]
-            direct.update((antonym.lower(), pos) for name, antonym in linked if name.lower() == lemma)
-            synonyms.update((name.lower(), pos) for synset in synsets for name in synset.names)
+            direct |= {(antonym, pos) for name, antonym in _linked(synsets) if name == lemma}
+            synonyms |= {(name.lower(), pos) for synset in synsets for name in synset.lemma_names()}
             if pos == "a":
-                heads = {antonym.lower() for near in clusters(synsets) for _, antonym in near.antonyms}
-                opposites = [synset for head in heads for synset in self._database.synsets(head, "a")]
-                indirect.update((name.lower(), "a") for near in clusters(opposites) for name in near.names)
+                heads = {antonym for _, antonym in _linked(_clusters(synsets))}
+                opposites = _clusters([synset for head in heads for synset in self._database.synsets(head, "a")])
+                indirect |= {(name.lower(), "a") for synset in opposites for name in synset.lemma_names()}
         return direct | (indirect - synonyms)
+
+
+def _linked(synsets: Sequence[Any]) -> list[tuple[str, str]]:
+    """The names in some synsets with their antonyms, in lower case: antonymy holds between words, not between sets."""
+    lemmas = (lemma for synset in synsets for lemma in synset.lemmas())
+    return [(lemma.name().lower(), antonym.name().lower()) for lemma in lemmas for antonym in lemma.antonyms()]
+
+
+def _clusters(synsets: Sequence[Any]) -> list[Any]:
+    """Adjectives' synsets, each followed by those that WordNet calls similar: the rest of a cluster, or its head."""
+    return [near for each in synsets for near in (each, *each.similar_tos())]
 
 
 def readings(database: WordNetDatabase, word: str) -> set[tuple[str, str]]:
