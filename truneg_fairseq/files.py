@@ -167,31 +167,8 @@ _BOM = b"\xef\xbb\xbf"
 _SAMPLE = 1 << 20  # bytes
 
 
-def _zstandard(stream: Any) -> Any:
-    import pyarrow  # others stop at the end of the first frame
-
-    return pyarrow.CompressedInputStream(pyarrow.PythonFile(stream), "zstd")
-
-
-_PACKED: dict[bytes, Callable[[Any], Any]] = {
-    **{b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open},
-    b"\x28\xb5\x2f\xfd": _zstandard,
-}
+_PACKED: dict[bytes, Callable[[Any], Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open}
 """How to read what begins so, whatever its name."""
-
-
-@contextlib.contextmanager
-def unpacked(name: object, raw: Any) -> Iterator[io.BufferedReader]:
-    """The content of a stream, unpacked where it is gzip, bzip2, xz or Zstandard; damage is one line with the name."""
-    stream = io.BufferedReader(raw, 1 << 22)
-    beginning = stream.peek(8)
-    unpack = next((each for magic, each in _PACKED.items() if beginning.startswith(magic)), None)
-    try:
-        yield stream if unpack is None else io.BufferedReader(unpack(stream), 1 << 22)
-    except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
-        if getattr(error, "strerror", None):  # of the disk
-            raise
-        raise TrueNegError(f"{name}: is truncated or damaged ({reason(error)}); get the file again") from None
 
 
 def files_below(folder: Path, pattern: str) -> list[Path]:
@@ -226,11 +203,16 @@ def sampled_fingerprint(path: Path) -> str:
 
 
 def read_bytes(path: Path, *, expected: str, limit: int = LARGEST_JSON) -> bytes:
-    """A file's bytes, unpacked where it is compressed: then at most ``limit`` of them. ``expected`` is what the file
-    should be, for the message.
+    """A file's bytes, unpacked where it is gzip, bzip2 or xz: then at most ``limit`` of them. ``expected`` is what the
+    file should be, for the message.
     """
-    with reading(path, expected), path.open("rb") as raw, unpacked(path, raw) as stream:
-        content = stream.read(limit + 1)
+    with reading(path, expected), path.open("rb") as raw:
+        beginning = raw.peek(8)
+        unpack = next((each for magic, each in _PACKED.items() if beginning.startswith(magic)), None)
+        try:
+            content: bytes = (raw if unpack is None else unpack(raw)).read(limit + 1)
+        except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
+            raise TrueNegError(f"{path}: is truncated or damaged ({reason(error)}); get the file again") from None
         if len(content) > limit:
             raise ValueError(f"it is larger than {limit:,} bytes")
         return content

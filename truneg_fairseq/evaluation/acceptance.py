@@ -150,7 +150,7 @@ def score_ranking(
 ) -> list[Interval | None]:
     """How a score, shape (N,), ranks the pairs, with 95 % bootstrap intervals over targets: average precision of the
     accepted ones, area under the ROC curve, then by number of pairs (in resamples by their share) the accepted and the
-    conceivable share of the highest scores.
+    conceivable share of the highest scores. None where it is not defined, or of a single target.
     """
     accepted, conceivable = pairs.accepted, is_conceivable(pairs.share)
     of_target = np.split(np.arange(len(pairs)), np.flatnonzero(np.diff(pairs.target)) + 1)
@@ -166,10 +166,13 @@ def score_ranking(
             *(float(kind[top].mean()) for kind in (accepted, conceivable) for top in tops),
         ]
 
-    value, targets = measured(np.arange(len(of_target))), len(of_target)
+    values, targets = measured(np.arange(len(of_target))), len(of_target)
     drawn = np.random.default_rng(1).integers(targets, size=(samples, targets))
-    low, high = np.nanpercentile([measured(sample) for sample in drawn], [2.5, 97.5], axis=0)
-    return [Interval(*each) if np.isfinite(each[0]) else None for each in zip(value, low, high, strict=True)]
+    by_sample = np.array([measured(sample) for sample in drawn]).T
+    return [
+        Interval(value, *np.nanpercentile(resampled, [2.5, 97.5])) if targets > 1 and np.isfinite(value) else None
+        for value, resampled in zip(values, by_sample, strict=True)
+    ]
 
 
 def tables(named: Mapping[str, SynonymTable], pairs: JudgedPairs, tokens: Tokens) -> Table:
