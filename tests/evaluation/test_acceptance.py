@@ -89,6 +89,9 @@ def test_rankings_against_scikit_learn(pairs):
     assert accepted_4.mean == pairs.accepted[best[:4]].mean()
     assert conceivable_2.mean == is_conceivable(pairs.share[best[:2]]).mean()
     assert accepted_4.low <= accepted_4.mean <= accepted_4.high
+    first = pairs.target == pairs.target[0]
+    one = JudgedPairs(pairs.places, *(each[first] for each in (pairs.target, pairs.gold, pairs.candidate, pairs.share)))
+    assert score_ranking(one, score[first], (2,), samples=5) == [None] * 4, "no interval over one target"
     ((_, count, precision, recall),) = thresholds({"s": score}, pairs, [0.5]).rows
     chosen = score >= 0.5
     right = (chosen & pairs.accepted).sum()
