@@ -7,15 +7,16 @@ import sys
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from support.cli_runs import training
 from support.commands import PIECES, PLUGIN, REPOSITORY, WORDS, run_command, truneg
 from support.hf_models import small_tokenizer
 from support.losses import loss_of, setting_of
 
-from truneg_fairseq import Alternatives, TrueNegativeLoss
+from truneg_fairseq import Alternatives, Term, TrueNegativeLoss, register_alternatives, register_term
 from truneg_fairseq.data.tokenizer import BERT_SPECIALS, wordpiece_tokenizer
 from truneg_fairseq.objectives import TrueNegativeOptions
-from truneg_fairseq.registry import ALTERNATIVES, import_user_dir
+from truneg_fairseq.registry import ALTERNATIVES, TERMS, import_user_dir
 from truneg_fairseq.results.result import read_results
 from truneg_fairseq.testing import check_alternatives
 
@@ -27,9 +28,6 @@ from truneg_fairseq import Alternatives, register_alternatives
 @register_alternatives("next-id")
 class NextId(Alternatives):
     reads, is_certain = frozenset(), True
-
-    def __init__(self, setting):
-        super().__init__()
 
     def accepts(self, batch, tokens, model):
         return tokens.sub(batch.gold).abs().le(40).float()
@@ -119,6 +117,36 @@ def test_the_examples_say_what_people_would(ideas):
     loss_fn(even, torch.tensor([2])).backward()
     expected = 0.2 - np.array([0, 0, 0.3, 0.7 * 12 / 14, 0.7 * 2 / 14])
     np.testing.assert_allclose(even.grad[0].numpy(), expected, atol=1e-6)
+
+
+def test_an_idea_that_looks_up_nothing_needs_no_constructor(monkeypatch):
+    for registry in (ALTERNATIVES, TERMS):
+        monkeypatch.setattr(registry, "_added", dict(registry._added))
+
+    @register_alternatives("everything")
+    class Everything(Alternatives):
+        reads = frozenset()
+
+        def accepts(self, batch, tokens, model):
+            return torch.ones_like(tokens, dtype=torch.float32)
+
+    @register_term("flatness")
+    class Flatness(Term):
+        reads = frozenset()
+
+        def forward(self, batch, model):
+            return batch.logits.logsumexp(1)
+
+    logits, labels = torch.randn(6, 3), torch.tensor([0, 1, 2, -100, 0, 1])
+    loss_fn = TrueNegativeLoss.for_symbols(
+        ["one", "two", "three"], hc_weight=1, hc_detector="everything", terms="flatness=0.5"
+    )
+    counted = labels != -100
+    right = counted & logits.argmax(1).eq(labels)
+    kept = F.cross_entropy(logits[right], labels[right], reduction="sum") / counted.sum()
+    assert loss_fn(logits.clone().requires_grad_(), labels).item() == pytest.approx(
+        float(kept + 0.5 * logits[counted].logsumexp(1).mean())
+    )
 
 
 @pytest.mark.slow

@@ -101,6 +101,27 @@ def test_false_negatives_of_the_discriminator(choice, data_bin, tmp_path):
     torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("options", "passes"),
+    [
+        ("--hc-weight 1 --sr-word-weight 1", 1),
+        ("--sr-sent-weight 1", 2),
+        ("--hc-weight 1 --hc-detector table+context", 2),
+        ("--hc-weight 1 --hc-detector table+context --sr-sent-weight 1", 2),
+    ],
+)
+def test_the_discriminator_reads_the_original_sentences_once_at_most(options, passes, data_bin, tmp_path):
+    """Beside the pass over the sampled tokens: for the sentences' regularization, or to compare states, or for both."""
+    flags = (*options.split(), *(detector(tmp_path, "table+context") if "context" in options else ()))
+    task, model, criterion, _ = with_synonyms(data_bin, tmp_path, *flags)
+    made = []
+    for encoder in (model.encoder, model.generator):
+        encoder.sentence_encoder.register_forward_hook(lambda module, *_: made.append(module))
+    criterion(model, a_batch(task))
+    assert made.count(model.generator.sentence_encoder) == 1
+    assert made.count(model.encoder.sentence_encoder) == passes
+
+
 def test_noise_depends_on_update_and_micro_batch(data_bin):
     task, model, criterion = build(data_bin)
     sample = a_batch(task)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 
 import pytest
@@ -78,6 +79,8 @@ def test_an_experiment_measures_and_fine_tunes_by_ideas_of_ones_own(binarized, t
     found = {each.task: each for each in read_results([tmp_path / "out" / "results.jsonl"])}
     assert found.keys() == {"certainty", "pairs"}
     assert len(found["certainty"].settings["yardstick certainty"]) == 64
+    row = rf"^\*\*GLUE\*\*$[^*]*^\| baseline +\| +{100 * found['pairs'].metrics['accuracy']:.2f} \|"
+    assert re.search(row, (tmp_path / "out" / "comparison.md").read_text(), re.MULTILINE)
     run = tmp_path / "out" / "runs" / "baseline" / "seed-1"
     tuned = json.loads((run / "mine" / "pairs-1" / "runs" / "baseline" / "pairs-1" / "settings.json").read_text())
     assert len(tuned["fine-tuning task pairs"]) == 64

@@ -11,9 +11,10 @@ import pytest
 import torch
 from support.cli_runs import assert_one_line, hydra, training
 from support.commands import CUDA, ELECTRA_MODEL, ELECTRA_TRAINING, PLUGIN, TINY_MODEL, TINY_TRAINING, run_command
-from support.trainings import batches, configuration, parse, trainer_of
+from support.trainings import batches, build, configuration, parse, trainer_of
 
 from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.fairseq_runs.fairseq_trainer import PluginTrainer
 from truneg_fairseq.fairseq_runs.preflight import check
 from truneg_fairseq.vocabulary import read_symbols
 
@@ -34,6 +35,9 @@ HC_ON_LM = "--task language_modeling --criterion masked_lm_hc --arch bert_base"
         (MASKED_LM, "--maximize-best-checkpoint-metric", "loss: found --maximize-best-checkpoint-metric, so"),
         (MASKED_LM, f"--save-dir {__file__}/run", f"--save-dir {__file__}/run/.*: cannot be written .Not a directory"),
         (MASKED_LM, "--mask-whole-words", "--mask-whole-words: found --task masked_lm, expected electra_pretraining"),
+        (MASKED_LM, "--skip-masking", "--skip-masking: masks no token, and all would be predicted"),
+        (MASKED_LM, "--mask-prob 0", "--mask-prob 0.0: expected a number between 0 and 1"),
+        (MASKED_LM, "--leave-unmasked-prob .6 --random-token-prob .6", "0.6: expected shares of at most 1 together"),
         (MASKED_LM, "--criterion label_smoothed_true_neg", "--task masked_lm, expected one whose model generates"),
         (MASKED_LM, "--finetune-from-model /nowhere/a.pt", "--finetune-from-model /nowhere/a.pt: cannot be read"),
         pytest.param(MASKED_LM, "--fp16", "--fp16: found no GPU", marks=pytest.mark.skipif(CUDA, reason="a GPU")),
@@ -124,6 +128,20 @@ def test_an_id_beyond_the_dictionary_is_one_line_where_it_is_read(data_bin, tmp_
 def test_samples_longer_than_the_models_positions_are_refused(data_bin):
     with pytest.raises(SystemExit, match="--tokens-per-sample 65: the model has 64 positions"):
         trainer_of(data_bin, "--criterion", "masked_lm", "--tokens-per-sample", 65)
+
+
+def test_a_sample_too_long_to_validate_on_is_named_before_the_training(data_bin):
+    """fairseq's modes of whole sentences do not cut one; in training it leaves them out, and says how many."""
+    modes = ("--sample-break-mode", "complete", "--tokens-per-sample", 8)
+    cfg, task, model, criterion = build(data_bin, "--no-save", "--criterion", "masked_lm", *modes)
+    task.load_dataset("valid")
+    line = (
+        r"--valid-subset valid: Size of sample .* is invalid .=\d+. since max_positions=8, .* --sample-break-mode none"
+    )
+    with pytest.raises(SystemExit, match=line):
+        PluginTrainer(cfg, task, model, criterion)
+    cfg.dataset.skip_invalid_size_inputs_valid_test = True
+    PluginTrainer(cfg, task, model, criterion)
 
 
 def test_hydra_too(data_bin, tmp_path):

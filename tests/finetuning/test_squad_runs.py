@@ -113,6 +113,19 @@ def test_the_models_that_an_experiment_has_kept_are_attacked(finetuned, features
     assert {each.key for each in read_results([results])} == {("hc", "attacked", 4)}
 
 
+def test_predict_names_the_program_that_scores_its_answers(finetuned, features, tmp_path, capsys):
+    """A file of Jia and Liang, with variants of questions, has one of its own."""
+    valid, varied, answers = features.parents[1] / "valid.json", tmp_path / "varied.json", tmp_path / "answers.json"
+    file = json.loads(valid.read_text())
+    questions = file["data"][0]["paragraphs"][0]["qas"]
+    questions += [{**questions[0], "id": name} for name in ("first", "first-turk")]
+    varied.write_text(json.dumps(file))
+    for data, program in ((valid, "truneg score"), (varied, "python user_dir_examples/attacks/score.py")):
+        printed_by("predict", finetuned[0] / "model.pt", data, "--output", answers, "--cpu")
+        assert f"next: {program} {data} {answers}\n" in capsys.readouterr().err
+    assert "varied.json: is a file of Jia and Liang; score it with" in error("score", varied, answers)
+
+
 @pytest.mark.slow
 def test_squad_2(pretrained, data, tmp_path):
     """Trained, answered, scored; and what --prepared and the threshold change."""

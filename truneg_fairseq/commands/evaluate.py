@@ -169,10 +169,10 @@ def score(options: ScoreOptions) -> None:
     Prints exact match and F1 in percent as JSON in full precision: exact_match and f1 for SQuAD 1.1, exact, f1,
     HasAns_*, NoAns_* and best_* for 2.0.
     """
-    from ..finetuning.squad_files import has_variants, read_squad, score_files
+    from ..finetuning.squad_files import read_squad, score_files, scorer_of
 
-    jia_liang = f"{options.data}: is a file of Jia and Liang; score it with user_dir_examples/attacks/score.py"
-    refuse((has_variants(read_squad(options.data)), jia_liang))
+    scorer = scorer_of(read_squad(options.data))
+    refuse((scorer != "truneg score", f"{options.data}: is a file of Jia and Liang; score it with {scorer}"))
     report, unanswered = score_files(options.data, options.answers, na_prob_file=options.na_prob_file)
     if unanswered:
         print(unanswered, file=sys.stderr)

@@ -134,10 +134,12 @@ def predict(options: PredictOptions) -> None:
     """
     from ..finetuning.run_finetuning import predict as run
 
-    print(json.dumps(run(options)))
-    scored = options.output is not None and options.output.suffix == ".json"
-    following = f"truneg score {options.file} {options.output}" if scored else "the same with --output FILE"
-    if scored or options.output is None:
+    report, scorer = run(options)
+    print(json.dumps(report))
+    following = f"{scorer} {options.file} {options.output}" if scorer else ""
+    if options.output is None:
+        following = "the same with --output FILE"
+    if following:
         print(f"next: {following}", file=sys.stderr)
 
 

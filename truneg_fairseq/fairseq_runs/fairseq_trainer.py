@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from fairseq import checkpoint_utils, utils
+from fairseq.data import data_utils
 from fairseq.distributed import utils as distributed_utils
 from fairseq.logging import metrics
 from fairseq.logging.meters import MetersDict
@@ -64,6 +65,7 @@ class PluginTrainer(Trainer):
         self._given = (checkpoint.restore_file, checkpoint.finetune_from_model)
         with one_line_errors():
             self._check_positions()
+            self._check_validation()
             start = self._enter_folder() if self.data_parallel_rank == 0 else None
         self._has_workers = bool(self.data_parallel_world_size > 1)
         if self._has_workers:
@@ -82,6 +84,24 @@ class PluginTrainer(Trainer):
                     f"--tokens-per-sample {length}: the model has {positions} positions, and fairseq drops longer "
                     f"samples; give --tokens-per-sample {positions} or less, or --max-positions {length}"
                 )
+
+    def _check_validation(self) -> None:
+        """fairseq finds a sample of validation that is too long only when it validates: an epoch would be lost."""
+        given, cut = self.cfg.dataset, ", or cut it with --sample-break-mode none"
+        if given.disable_validation or given.skip_invalid_size_inputs_valid_test:
+            return
+        positions = (self.task.max_positions(), self.get_model().max_positions(), given.max_tokens_valid)
+        for split in self.task.datasets:  # the training's samples are not loaded yet
+            samples = self.task.dataset(split)
+            with data_utils.numpy_seed(self.cfg.common.seed):
+                order = samples.ordered_indices()
+            try:
+                self.task.filter_indices_by_size(order, samples, utils.resolve_max_positions(*positions))
+            except Exception as error:
+                if not str(error).startswith("Size of sample"):
+                    raise
+                remedy = cut if isinstance(self.task, MaskedLMTask) else ""
+                raise TrueNegError(f"--valid-subset {split}: {reason(error)}{remedy}") from None
 
     def _enter_folder(self) -> str | None:
         """The checkpoint to continue from, where fairseq would not find it."""

@@ -116,14 +116,27 @@ def _combination(cfg: Any) -> Iterator[str]:
             f"--criterion {criterion}: found --task {task} with --arch {model}, whose masked LM is the generator; "
             "expected --criterion electra, --task masked_lm, or --arch truneg_bert_*"
         )
-    if task == "masked_lm" and value_of(cfg, "task", "mask_whole_words"):
-        yield "--mask-whole-words: found --task masked_lm, expected electra_pretraining, for any model"
+    if task == "masked_lm":
+        yield from _masking(cfg.task)
     soft_targets = str(value_of(cfg, "criterion", "soft_targets"))
     if ".." in soft_targets and (value_of(cfg, "optimization", "max_update") or 0) <= 0:
         yield f"--soft-targets {soft_targets}: a share that falls ends with the training; expected --max-update too"
     layerdrop, detector = value_of(cfg, "model", "encoder_layerdrop"), value_of(cfg, "criterion", "hc_detector")
     if layerdrop and "context" in str(detector).split("+"):
         yield f"--hc-detector {detector}: compares two passes layer by layer; expected one without --encoder-layerdrop"
+
+
+def _masking(task: Any) -> Iterator[str]:
+    """fairseq has assertions without a message, and --skip-masking for data2vec alone."""
+    if task.mask_whole_words:
+        yield "--mask-whole-words: found --task masked_lm, expected electra_pretraining, for any model"
+    if task.skip_masking:
+        yield "--skip-masking: masks no token, and all would be predicted: a model of copies; leave it out"
+    if not 0 < task.mask_prob < 1:
+        yield f"--mask-prob {task.mask_prob}: expected a number between 0 and 1"
+    kept, random = task.leave_unmasked_prob, task.random_token_prob
+    if min(kept, random) < 0 or kept + random > 1:
+        yield f"--leave-unmasked-prob {kept} --random-token-prob {random}: expected shares of at most 1 together"
 
 
 def _data(cfg: Any) -> Iterator[str]:

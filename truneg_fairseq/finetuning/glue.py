@@ -292,6 +292,8 @@ def read_split(task: Glue, name: str, path: Path) -> GlueSplit:
         found = " | ".join(columns)[:_LONGEST_QUOTE] or "an empty line"
         expected = f"expected the official header, found {found}"
         raise TrueNegError(f"{path}: line 1 has no column {', '.join(missing)}; {expected}")
+    if not numbers:
+        raise TrueNegError(f"{path}: has no example; expected a line for each")
     labels = columns.get(label)
     if is_test and labels is not None and set(labels) <= _NO_LABEL:
         labels = None

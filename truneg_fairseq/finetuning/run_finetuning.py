@@ -225,9 +225,9 @@ def _finished(path: Path, runs: Sequence[FinetuningRun]) -> dict[tuple[str, str,
     return {run.key: known[run.key] for run in done}
 
 
-def predict(options: PredictOptions) -> dict[str, float]:
-    """Answers a file of the model's task; gives the number of ``examples``, and scores in percent where the file has
-    the true answers.
+def predict(options: PredictOptions) -> tuple[dict[str, float], str | None]:
+    """Answers a file of the model's task; gives the number of ``examples``, scores in percent where the file has the
+    true answers, and :meth:`FinetuningTask.scorer`.
     """
     outputs = {name: path for name in ("output", "na_prob_file") if (path := getattr(options, name)) is not None}
     require_different(checkpoint=options.checkpoint, file=options.file, **outputs)
@@ -251,7 +251,8 @@ def predict(options: PredictOptions) -> dict[str, float]:
         folder = Path(made) / task.name
         chosen = {name: info[name] for name in task.chosen}
         task.prepare({"test": options.file}, PretrainedVocabulary.load(prepared), folder, chosen)
-        return task.predict(*load_finetuned(options.checkpoint, folder, cpu=options.cpu), folder, options)
+        report = task.predict(*load_finetuned(options.checkpoint, folder, cpu=options.cpu), folder, options)
+    return report, task.scorer(options.file)
 
 
 def load_finetuned(checkpoint: Path, data: Path, *, cpu: bool) -> tuple[Any, Any]:

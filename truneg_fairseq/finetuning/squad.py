@@ -21,13 +21,8 @@ from ..results.result import Metric
 from ..vocabulary import UNKNOWN
 from ..workers import Progress
 from . import PredictOptions
-from .squad_features import (
-    SPECIAL_TOKENS,
-    SquadFeatures,
-    answer_questions,
-    score_answers,
-)
-from .squad_files import Question, SquadData, exact_match_and_f1, read_squad
+from .squad_features import SPECIAL_TOKENS, SquadFeatures, answer_questions, score_answers
+from .squad_files import Question, SquadData, exact_match_and_f1, read_squad, scorer_of
 from .task import LARGE_WIDTH, FinetuningTask, Recipe, answer_all, electra_layer_lr_decay
 
 if TYPE_CHECKING:
@@ -112,6 +107,9 @@ class Squad(FinetuningTask):
         unanswerable = bool(features.impossible.any())
         scores = score_answers(features, texts, unanswerable=unanswerable)
         return {"examples": len(texts), **(exact_match_and_f1(scores, unanswerable=unanswerable) if scores else {})}
+
+    def scorer(self, file: Path) -> str | None:
+        return scorer_of(read_squad(file))
 
 
 def answer(

@@ -285,10 +285,14 @@ def score_v2(
     return report
 
 
-def has_variants(data: SquadData) -> bool:
-    """Whether it is a file of Jia and Liang: some question is a variant, ``ID-NAME``, of another one, ``ID``."""
+def scorer_of(data: SquadData) -> str:
+    """The program that scores answers to these questions.
+
+    A file of Jia and Liang, where a question is a variant, ``ID-NAME``, of another one, ``ID``, has one of its own.
+    """
     ids = {question.id for question in data.questions}
-    return any("-" in name and name.partition("-")[0] in ids for name in ids)
+    has_variants = any("-" in name and name.partition("-")[0] in ids for name in ids)
+    return "python user_dir_examples/attacks/score.py" if has_variants else "truneg score"
 
 
 def require_all(questions: Sequence[Question], values: Mapping[str, object], what: str) -> None:

@@ -95,6 +95,10 @@ class FinetuningTask(ABC):
     def predict(self, model: Any, task: Any, prepared: Path, options: PredictOptions) -> dict[str, float]:
         """Answers the split "test" and writes the answers; gives the scores in percent where labels are known."""
 
+    def scorer(self, file: Path) -> str | None:
+        """The command that scores written answers to a file; it takes the file and the answers."""
+        return None
+
     def prepare(
         self, files: Mapping[str, Path], vocabulary: PretrainedVocabulary, output: Path, chosen: Mapping[str, Any]
     ) -> tuple[dict[str, Any], bool]:

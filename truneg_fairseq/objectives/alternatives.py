@@ -46,6 +46,10 @@ class Alternatives(nn.Module):
     is_fitted: ClassVar[bool] = False
     """Whether a regression makes the acceptance of :meth:`feature`, of several such sources together."""
 
+    def __init__(self, setting: Setting | None = None) -> None:
+        """``setting`` is what a training knows; a class that looks up nothing of it needs no constructor."""
+        super().__init__()
+
     def __init_subclass__(cls, **others: Any) -> None:
         super().__init_subclass__(**others)
         if cls.words is Alternatives.words and cls.accepts is Alternatives.accepts:

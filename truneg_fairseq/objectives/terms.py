@@ -25,6 +25,10 @@ class Term(nn.Module):
     reads: ClassVar[frozenset[str]] = frozenset({"sentence"})
     """As of :class:`~.alternatives.Alternatives`."""
 
+    def __init__(self, setting: Setting | None = None) -> None:
+        """As of :class:`~.alternatives.Alternatives`."""
+        super().__init__()
+
     def forward(self, batch: MaskedPredictions, model: EncoderPasses) -> Tensor:
         """The values, fp32, with gradient: shape (N,), or (B, T) of tokens. Those that do not count are left out."""
         raise NotImplementedError
