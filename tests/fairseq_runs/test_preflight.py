@@ -125,6 +125,14 @@ def test_an_id_beyond_the_dictionary_is_one_line_where_it_is_read(data_bin, tmp_
         trainer.train_step(batches(task, 1))
 
 
+@pytest.mark.skipif(CUDA, reason="a GPU")
+def test_an_overflow_without_a_gpu_is_one_line(data_bin):
+    half = ("--fp16", "--fp16-no-flatten-grads", "--fp16-init-scale", 2**40)
+    trainer, task, *_ = trainer_of(data_bin, "--criterion", "masked_lm", *half)
+    with pytest.raises(SystemExit, match="--fp16: a gradient has overflowed, which needs a GPU"):
+        trainer.train_step(batches(task, 1))
+
+
 def test_samples_longer_than_the_models_positions_are_refused(data_bin):
     with pytest.raises(SystemExit, match="--tokens-per-sample 65: the model has 64 positions"):
         trainer_of(data_bin, "--criterion", "masked_lm", "--tokens-per-sample", 65)

@@ -60,6 +60,12 @@ def parameters(*modules: torch.nn.Module) -> int:
     return sum(p.numel() for p in {p for module in modules for p in module.parameters()})
 
 
+@pytest.mark.parametrize("heads", ["encoder_attention_heads", "generator_attention_heads"])
+def test_heads_that_do_not_divide_the_width_are_refused(heads):
+    with pytest.raises(SystemExit, match="found 5 attention heads in layers of width"):
+        build("electra_tiny", detection=True, **{**TINY_ELECTRA, heads: 5})
+
+
 @pytest.mark.parametrize("arch", ELECTRA_PARAMETERS)
 def test_electra_has_the_published_numbers_of_parameters(arch):
     """Counted on one and two layers and 522 tokens: the large model takes 1.4 GB, and its layers are all alike."""

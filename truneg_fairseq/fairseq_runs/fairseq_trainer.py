@@ -276,7 +276,15 @@ class PluginTrainer(Trainer):
         self._samples = samples
         if (objective := getattr(self.get_criterion(), "objective", None)) is not None and last > 0:
             objective.progress = updates / last
-        logs = super().train_step(samples, *args, **kwargs)
+        try:
+            logs = super().train_step(samples, *args, **kwargs)
+        except (AssertionError, RuntimeError) as error:  # fairseq asks for a GPU after an overflow
+            if not isinstance(error.__context__, OverflowError):
+                raise
+            with one_line_errors():
+                raise TrueNegError(
+                    "--fp16: a gradient has overflowed, which needs a GPU; train in fp32 or bf16"
+                ) from None
         self._leave_if_asked(written=logs is None)
         return logs
 

@@ -35,6 +35,11 @@ class BertEncoder(RobertaEncoder):
     """The encoder and its masked-LM head."""
 
     def __init__(self, args: Any, dictionary: Any) -> None:
+        width, heads = args.encoder_embed_dim, args.encoder_attention_heads
+        if width % heads:
+            raise TrueNegError(
+                f"found {heads} attention heads in layers of width {width}; expected a divisor of the width"
+            )
         super().__init__(args, dictionary)
         for part in self.modules():  # fairseq's constructors leave LayerNorm's eps at 1e-5
             if hasattr(part, "normalized_shape"):  # torch's class, or the one of apex that fairseq prefers

@@ -15,6 +15,7 @@ from fairseq.models import register_model, register_model_architecture
 from fairseq.modules.transformer_sentence_encoder import init_bert_params
 from torch import Tensor
 
+from ..errors import one_line_errors
 from ..flags import flag_of
 from ..optim import tag_parameters
 from .bert import SIZE, BertEncoder, BertModel, bert_architecture, register_sizes, set_defaults
@@ -73,7 +74,8 @@ class ElectraModel(BertModel):
         of_generator = copy.deepcopy(args)
         for own, name in _GENERATOR.items():
             setattr(of_generator, own, getattr(args, name))
-        return cls(args, model.encoder, BertEncoder(of_generator, task.source_dictionary))
+        with one_line_errors():
+            return cls(args, model.encoder, BertEncoder(of_generator, task.source_dictionary))
 
     def replaceable_parts(self) -> tuple[str, ...]:
         """The discriminator alone goes into fine-tuning; pre-training goes on with both halves."""
