@@ -221,3 +221,8 @@ def test_the_scheduler_sets_the_rate_of_the_next_update(values, total, warmup):
         scheduler.step_begin_epoch(3)
         scheduler.step(3, 1.0)
         assert optimizer.get_lr() == pytest.approx(expected)
+
+
+def test_two_warm_ups_are_refused():
+    with pytest.raises(SystemExit, match=r"--warmup-ratio 0\.1: found --warmup-updates 10 too"):
+        build_schedule(warmup_updates=10, warmup_ratio=0.1)

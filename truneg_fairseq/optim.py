@@ -207,6 +207,10 @@ class FairseqElectraLinear(FairseqLRScheduler):
                     "number of updates of the run; for --max-epoch E pass --total-num-update with E times the updates "
                     "of an epoch (num_updates in the log at the end of the first one)"
                 )
+            if cfg.warmup_updates and cfg.warmup_ratio:
+                raise TrueNegError(
+                    f"--warmup-ratio {cfg.warmup_ratio}: found --warmup-updates {cfg.warmup_updates} too; expected one"
+                )
         self._warmup = cfg.warmup_updates or cfg.warmup_ratio * self._total
         (self._lr,) = cfg.lr if isinstance(cfg.lr, Sequence) else [cfg.lr]
         self.step_update(0)

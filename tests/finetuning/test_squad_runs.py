@@ -22,6 +22,7 @@ from support.squad_examples import STRIDE, one_line, prepare, write_data
 
 import truneg_fairseq
 from truneg_fairseq.commands.main import main
+from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.finetuning import FinetuneOptions, squad
 from truneg_fairseq.finetuning.run_finetuning import check
 from truneg_fairseq.finetuning.squad_features import SquadFeatures
@@ -165,6 +166,17 @@ def test_the_settings_are_electras(pretrained, features, tmp_path):
     assert set(zip(expected[::2], expected[1::2], strict=True)) <= set(itertools.pairwise(map(str, run.flags)))
     large = squad.Squad().recipe(SimpleNamespace(hidden_size=1024), {})
     assert (large.lr, large.layer_lr_decay) == (5e-5, 0.9)
+
+
+@pytest.mark.parametrize(("split", "left"), [("train", None), ("valid", {"windows": 0})])
+def test_data_without_a_split_are_refused_before_anything_is_trained(split, left, pretrained, features, tmp_path):
+    info = json.loads((features / "info.json").read_text())
+    info["splits"] |= {split: left or {}}
+    (tmp_path / "SQuAD").mkdir()
+    (tmp_path / "SQuAD" / "info.json").write_text(json.dumps(info))
+    options = FinetuneOptions(models=[str(pretrained)], prepared=tmp_path, output=tmp_path / "out", cpu=True)
+    with pytest.raises(TrueNegError, match=f"SQuAD: has no windows in {split}; expected data to train and to validate"):
+        check(options)
 
 
 def test_bad_input_of_predict_is_one_line(finetuned, pretrained, tmp_path):

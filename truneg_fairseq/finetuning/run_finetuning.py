@@ -195,7 +195,9 @@ def make_recipe(task: FinetuningTask, info: dict[str, Any], start: Checkpoint, o
     """The settings of a task for a model: those of the options, or else the task's own."""
     folder, config = options.prepared / task.name, config_of(start)
     longest, positions = info["max_length"], config.positions
+    empty = [split for split in ("train", "valid") if not info["splits"].get(split, {}).get(task.counted)]
     refuse(
+        (empty, f"{folder}: has no {task.counted} in {' and '.join(empty)}; expected data to train and to validate on"),
         (
             config.family == "roberta",
             f"{start.path}: is fairseq's roberta; expected a bert or electra model (fairseq's own recipes fine-tune "
