@@ -128,6 +128,7 @@ def lines_in(content: str) -> list[str]:
     tokenizer=st.sampled_from(TOKENIZERS),
 )
 @example(contents=["the\n \n", "cat\n"], chunk_bytes=1_000, lines=1_000, characters=1_000, tokenizer=TOKENIZERS[2])
+@example(contents=["the\n\n", "cat\n"], chunk_bytes=1_000, lines=1_000, characters=1_000, tokenizer=TOKENIZERS[0])
 def test_files_chunks_and_batches_are_as_one(tmp_path_factory, contents, chunk_bytes, lines, characters, tokenizer):
     """No document goes on in another file, empty files are passed over, broken UTF-8 is replaced and counted."""
     # Where a file's last line is cut, nobody sees whether it was blank: one blank line more ends the document.
