@@ -55,6 +55,7 @@ CITATION = """\
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _DEVICES = Path("/dev")  # a link from here, such as stdout, names an open file, which must not be replaced
 _LOCK = "lock"  # in a folder that is being filled
+ADAPTER = "adapter_config.json"  # what a folder of PEFT has; its weights are those of another model and a few more
 
 
 @contextlib.contextmanager
@@ -175,6 +176,20 @@ def files_below(folder: Path, pattern: str) -> list[Path]:
     """The files of a folder and of those below it whose names fit, also behind links; hidden ones are passed over."""
     names = glob.glob(f"**/{pattern}", root_dir=folder, recursive=True)  # noqa: PTH207, Path.rglob follows no link
     return sorted(path for name in names if not (path := folder / name).is_dir())
+
+
+def refuse_adapter(folder: Path | str, flag: str = "") -> None:
+    """Refuses a folder, or a name that transformers' cache has, with an adapter (PEFT's).
+
+    transformers would add it to the model that it names, or to the one beside it, without a word.
+    """
+    from transformers.utils import find_adapter_config_file
+
+    if Path(folder, ADAPTER).exists() or find_adapter_config_file(str(folder), local_files_only=True):
+        raise TrueNegError(
+            f"{flag}{folder}: has an adapter ({ADAPTER}); expected a whole model alone: merge the adapter (PEFT's "
+            "merge_and_unload, then save_pretrained to another folder), or move the file elsewhere"
+        )
 
 
 def file_digest(path: Path) -> str:

@@ -87,11 +87,15 @@ def test_a_dataset_in_place_of_files(tmp_path, model, run_here, monkeypatch):
         ),
         ("", "--model_name_or_path: expected a model, or --config_name"),
         ("--model_name_or_path none", r"none: cannot be loaded \(.*; expected a masked LM and its tokenizer"),
+        ("--model_name_or_path A", r"A: has an adapter \(adapter_config\.json\); expected a whole model alone"),
         ("--model_name_or_path M --max_seq_length 41", "--max_seq_length 41: the model has 40 positions"),
         ("--model_name_or_path M --hc_wieght 1", "--hc_wieght: found no such flag; --help lists them"),
     ],
 )
-def test_mistakes_are_one_line(arguments, line, model, run_here, tmp_path):
+def test_mistakes_are_one_line(arguments, line, model, run_here, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("A").mkdir()
+    Path("A", "adapter_config.json").write_text("{}", encoding="utf-8")
     with pytest.raises(SystemExit, match=line):
         run_here(*(model if word == "M" else word for word in arguments.split()))
     assert not (tmp_path / "out").exists()

@@ -95,6 +95,9 @@ def test_a_teacher_without_a_head_or_with_another_tokenizer_is_refused(tmp_path)
     options = TrueNegativeArguments(soft_targets="teacher=0.3", teacher=str(tmp_path / "encoder"))
     with pytest.raises(TrueNegError, match=r"encoder: has no cls\.predictions\..*; expected a whole masked LM"):
         trainer(small_model(), tmp_path, options)
+    options = TrueNegativeArguments(soft_targets="teacher=0.3", teacher=str(tmp_path / "none"))
+    with pytest.raises(TrueNegError, match=r"--teacher .*none: cannot be loaded \(.*; expected a masked LM"):
+        trainer(small_model(), tmp_path, options)
     small_model().save_pretrained(tmp_path / "teacher")
     (tmp_path / "teacher" / "vocab.txt").write_text("\n".join([*TOKENS[:5], *reversed(TOKENS[5:])]))
     transformers.BertTokenizerFast(str(tmp_path / "teacher" / "vocab.txt")).save_pretrained(tmp_path / "teacher")

@@ -10,16 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import TrueNegError, reading
+from ..files import ADAPTER, refuse_adapter
 from ..flags import flag_of
 from ..models.checkpoints import Checkpoint
 from .names import FAMILIES
 
 CONFIG = "config.json"
-ADAPTER = "adapter_config.json"  # what a folder of PEFT has; its weights are those of another model and a few more
 ROBERTA_EPS = 1e-5
 """Of every LayerNorm in fairseq's RoBERTa, which has no argument for it."""
 ROBERTA_FIRST_POSITION = 2
 """The row of the first token in the positions of fairseq's RoBERTa, which count from the padding id + 1."""
+_POSITION_TABLES = (".position_embeddings.weight", ".wpe.weight")
+_MOST_POSITIONS = 1 << 24
+"""Of a model without a table of them."""
 MODEL_TYPES = {"bert": "bert", "electra": "electra", "roberta": "roberta", "xlm-roberta": "roberta"}
 MODEL_TYPES |= {"camembert": "roberta"}
 """transformers' model types, and the family that each is of: the last three are one net with other vocabularies."""
@@ -180,18 +183,12 @@ def open_config(folder: Path | str) -> Any:
     Refuses an adapter, which transformers would add to the model without a word, and impossible sizes.
     """
     from transformers import AutoConfig
-    from transformers.utils import find_adapter_config_file
 
     path = Path(folder) / CONFIG
     with reading(path, "a local Hugging Face folder, or hub:NAME"):
-        has_adapter = path.with_name(ADAPTER).exists()
-        if isinstance(folder, Path) and not has_adapter:
+        if isinstance(folder, Path) and not path.with_name(ADAPTER).exists():
             path.open("rb").close()  # transformers would look for a name on the hub
-        if has_adapter or find_adapter_config_file(str(folder), local_files_only=True):
-            raise TrueNegError(
-                f"{folder}: has an adapter ({ADAPTER}); expected a whole model alone: merge the adapter (PEFT's "
-                "merge_and_unload, then save_pretrained to another folder), or move the file elsewhere"
-            )
+        refuse_adapter(folder)
         theirs = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     _check_sizes(Path(folder), theirs)
     return theirs
@@ -206,12 +203,16 @@ def _check_sizes(folder: Path, theirs: Any) -> None:
     from safetensors import SafetensorError, safe_open
 
     shapes: list[Sequence[int]] = []
+    places: set[int] = set()
     for file in folder.glob("model*.safetensors"):
         with contextlib.suppress(OSError, SafetensorError), safe_open(file, "pt") as tensors:
-            shapes += [tensors.get_slice(name).get_shape() for name in tensors.keys()]  # noqa: SIM118
+            here = {name: tensors.get_slice(name).get_shape() for name in tensors.keys()}  # noqa: SIM118
+            shapes += here.values()
+            places |= {shape[0] for name, shape in here.items() if name.endswith(_POSITION_TABLES)}
     dims = {dim for shape in shapes for dim in shape}
     possible: dict[str, Collection[int]] = {"hidden_size": dims, "intermediate_size": dims}
     possible |= {"vocab_size": {shape[0] for shape in shapes if shape}, "num_hidden_layers": range(len(shapes))}
+    possible["max_position_embeddings"] = places or range(_MOST_POSITIONS + 1)
     for name, sizes in possible.items():
         if shapes and (size := getattr(theirs, name, None)) is not None and size not in sizes:
             raise TrueNegError(

@@ -5,7 +5,7 @@ weight 0 its losses and gradients are stock ``masked_lm``'s.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, make_dataclass
 from functools import partial
 from pathlib import Path
@@ -23,8 +23,8 @@ from ..errors import TrueNegError, one_line_errors
 from ..models.checkpoints import read_checkpoint, require_head
 from ..models.encoder import layer_states
 from ..models.loading import load_checkpoint
-from ..objectives import EncoderPasses, MaskedPredictions, Objective, TrueNegativeOptions, fill, gather_rows
-from ..objectives.build import BITS, Setting
+from ..objectives import EncoderPasses, MaskedPredictions, Objective, TrueNegativeOptions, gather_rows
+from ..objectives.build import BITS, MaskedTeacher, Setting
 from ..objectives.loss import ACCURACY, CORRECTION_RATES, OBJECTIVE, Rate, rates_in
 from ..objectives.passes import dropout_off, unwrap
 
@@ -184,24 +184,17 @@ def encode(
     return layer_states(features, extra) if with_layers else (features,)
 
 
-def fairseq_teacher(checkpoint: Path, folder: Path, mask: int) -> Callable[[MaskedPredictions], Tensor]:
-    """The logits of a trained masked LM at the masked positions, shape (N, V).
-
-    It reads ``<mask>`` (``mask``) at every masked position, also where the student reads a word.
-    """
+def fairseq_teacher(checkpoint: Path, folder: Path, mask: int) -> MaskedTeacher:
+    """A trained masked LM; ``mask`` is the id of ``<mask>``."""
     logger.info("teacher %s", checkpoint)
     model, _ = load_checkpoint(read_checkpoint(checkpoint), folder)
     require_head(f"--teacher {checkpoint}", getattr(model, "missing_heads", ()))
-    masked_lm: Any = masked_lm_of(model).eval().requires_grad_(False)
+    return MaskedTeacher(masked_lm_of(model), mask, _fairseq_logits)
 
-    @torch.no_grad()
-    def logits(predicted: MaskedPredictions) -> Tensor:
-        encoder = masked_lm.to(predicted.gold.device)
-        tokens = fill(predicted, torch.full_like(predicted.gold, mask))
-        found: Tensor = encoder.lm_head(gather_rows(encoder.extract_features(tokens)[0], predicted.positions))
-        return found
 
-    return logits
+def _fairseq_logits(encoder: Any, tokens: Tensor, positions: Tensor) -> Tensor:
+    found: Tensor = encoder.lm_head(gather_rows(encoder.extract_features(tokens)[0], positions))
+    return found
 
 
 def log_loss(logging_outputs: Sequence[dict[str, Any]]) -> None:

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..convert.architecture import ADAPTER, open_config
+from ..convert.architecture import open_config
 from ..convert.from_hf import load_pretrained
 from ..data.tokenizer import trimmed
 from ..errors import TrueNegError, reason, require
 from ..fairseq_runs.folder import transformers_updates
-from ..files import read_json
+from ..files import ADAPTER, read_json
 from ..hf.projection import MaskedProjection, select_rows
 from ..models.checkpoints import modules_of, require_head
 from ..vocabulary import ends_of, padding_of, symbols_of_tokenizer

@@ -127,8 +127,8 @@ class OpenedModel:
 
 def is_hugging_face(path: Path) -> bool:
     """Whether a model is a Hugging Face folder (an adapter's too), or ``hub:NAME``."""
-    from ..convert.architecture import ADAPTER
     from ..convert.from_hf import HUB
+    from ..files import ADAPTER
 
     return str(path).startswith(HUB) or any((path / name).is_file() for name in ("config.json", ADAPTER))
 

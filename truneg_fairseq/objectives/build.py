@@ -6,7 +6,7 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import TrueNegError, refuse
+from ..errors import TrueNegError, reason, refuse
+from ..files import refuse_adapter
 from ..vocabulary import (
     PAD,
     Vocabulary,
@@ -65,6 +66,11 @@ class Setting:
         from ..data.tokenizer import vocabulary_of
 
         return vocabulary_of(self.symbols, self._folder, tokenization=self.options.tokenization)
+
+    @property
+    def tokens(self) -> int:
+        """How many there are; a model's further rows are no words."""
+        return len(self.symbols or self.words)
 
     @cached_property
     def boundaries(self) -> WordBoundaries:
@@ -213,44 +219,51 @@ def setting_of_symbols(
 
 
 def transformers_teacher(name: str, tokenizer: Any) -> Teacher:
-    """The logits of a masked LM of transformers, a folder or a name, at the masked positions; shape (N, V).
-
-    It reads ``[MASK]`` at every masked position, also where the student reads a word.
-    """
+    """A masked LM of transformers, a folder or a name."""
     from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-    padding, mask, path = tokenizer.pad_token_id, tokenizer.mask_token_id, Path(name)
-    if (path / "adapter_config.json").exists():  # transformers would add the adapter to another model than this one
-        raise TrueNegError(f"--teacher {name}: has an adapter (adapter_config.json); expected a whole model: merge it")
+    path, theirs = Path(name), dict[str, int]()
+    try:
+        refuse_adapter(name, "--teacher ")
+        # A folder may hold the weights alone; transformers would make up a tokenizer.
+        if not path.is_dir() or any((path / file).exists() for file in ("tokenizer.json", "vocab.txt", "vocab.json")):
+            theirs = AutoTokenizer.from_pretrained(name, trust_remote_code=False).get_vocab()
+        model, found = AutoModelForMaskedLM.from_pretrained(
+            name, use_safetensors=True, trust_remote_code=False, output_loading_info=True
+        )
+    except (OSError, ValueError) as error:
+        said = f"--teacher {name}: cannot be loaded ({reason(error)})"
+        raise TrueNegError(f"{said}; expected a masked LM of transformers, a folder or a name") from None
     own = {index: token for token, index in tokenizer.get_vocab().items()}
-    # A folder may hold the weights alone; transformers would make up a tokenizer.
-    if not path.is_dir() or any((path / file).exists() for file in ("tokenizer.json", "vocab.txt", "vocab.json")):
-        theirs = AutoTokenizer.from_pretrained(name, trust_remote_code=False).get_vocab()
-        for token, index in sorted(theirs.items(), key=itemgetter(1)):
-            if own.get(index, token) != token:
-                raise TrueNegError(
-                    f"--teacher {name}: its token {index} is {token!r}, the model's {own[index]!r}; expected a teacher "
-                    "with the tokenizer of the model"
-                )
-    model, found = AutoModelForMaskedLM.from_pretrained(
-        name, use_safetensors=True, trust_remote_code=False, output_loading_info=True
-    )
+    for token, index in sorted(theirs.items(), key=itemgetter(1)):
+        if own.get(index, token) != token:
+            raise TrueNegError(
+                f"--teacher {name}: its token {index} is {token!r}, the model's {own[index]!r}; expected a teacher "
+                "with the tokenizer of the model"
+            )
     if missing := found["missing_keys"]:
         raise TrueNegError(f"--teacher {name}: has no {min(missing)}; expected a whole masked LM")
-    return _TransformersTeacher(model.eval().requires_grad_(False), mask, padding)
+    return MaskedTeacher(model, tokenizer.mask_token_id, partial(_transformers_logits, padding_of(tokenizer)))
 
 
-@dataclass
-class _TransformersTeacher:
-    """A masked LM of transformers, as a class so that the loss can be pickled."""
+def _transformers_logits(padding: int, model: Any, tokens: Tensor, positions: Tensor) -> Tensor:
+    attended = tokens.ne(padding).long()
+    return gather_rows(model(input_ids=tokens, attention_mask=attended).logits, positions)
 
-    model: Any
-    mask: int
-    padding: int
+
+class MaskedTeacher:
+    """A masked LM that teaches; a class, so that the loss can be pickled.
+
+    Args:
+        model: trained.
+        mask: the id of the mask, which it reads at every masked position, also where the student reads a word.
+        logits: the model's, shape (N, V), of tokens, shape (B, T), at positions of the flattened (B, T), shape (N,).
+    """
+
+    def __init__(self, model: Any, mask: int, logits: Callable[[Any, Tensor, Tensor], Tensor]) -> None:
+        self._model, self._mask, self._logits = model.eval().requires_grad_(False), mask, logits
 
     @torch.no_grad()
     def __call__(self, predicted: MaskedPredictions) -> Tensor:
-        tokens = fill(predicted, torch.full_like(predicted.gold, self.mask))
-        attended = tokens.ne(self.padding).long()
-        found = self.model.to(tokens.device)(input_ids=tokens, attention_mask=attended).logits
-        return gather_rows(found, predicted.positions)
+        tokens = fill(predicted, torch.full_like(predicted.gold, self._mask))
+        return self._logits(self._model.to(tokens.device), tokens, predicted.positions)

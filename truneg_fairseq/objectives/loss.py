@@ -113,6 +113,8 @@ class Objective(nn.Module):
 
     @progress.setter
     def progress(self, done: float) -> None:
+        if not 0 <= done <= 1:
+            raise TrueNegError(f"progress: found {done}, expected 0 to 1: update / updates")
         self._progress.fill_(done)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
@@ -327,7 +329,7 @@ def _detector(options: TrueNegativeOptions, setting: Setting, made: Mapping[str,
     sources = {name: made[name.removesuffix(FLAT)] for name in options.detectors}
     fitted = [name for name, source in sources.items() if source.is_fitted and not name.endswith(FLAT)]
     if not fitted and options.hc_acceptance_model is None:
-        return Detector(sources, options.hc_threshold, len(setting.words))
+        return Detector(sources, options.hc_threshold, setting.tokens)
     from ..synonyms.wordnet import eligible_words
 
     path = Path(options.hc_acceptance_model) if options.hc_acceptance_model else None
@@ -342,7 +344,7 @@ def _detector(options: TrueNegativeOptions, setting: Setting, made: Mapping[str,
     return Detector(
         sources,
         options.hc_threshold,
-        len(setting.words),
+        setting.tokens,
         regression,
         eligible=torch.from_numpy(eligible_words(setting.words)),
         blocked=TokenLists(setting.exclusions.pair_keys, setting.exclusions.vocabulary_size),

@@ -22,6 +22,7 @@ from typing import Any
 
 from truneg_fairseq.data.text import read_lines
 from truneg_fairseq.errors import TrueNegError, one_line_errors, reason, require
+from truneg_fairseq.files import refuse_adapter
 from truneg_fairseq.flags import option
 
 with one_line_errors():  # where transformers is not installed
@@ -97,6 +98,7 @@ def load(arguments: ScriptArguments) -> tuple[Any, Any]:
         raise TrueNegError("--model_name_or_path: expected a model, or --config_name for random weights")
     trust = {"trust_remote_code": arguments.trust_remote_code}
     try:
+        refuse_adapter(name, "--model_name_or_path ")
         tokenizer = AutoTokenizer.from_pretrained(arguments.tokenizer_name or name, **trust)
         config = AutoConfig.from_pretrained(arguments.config_name or name, **trust)
         if arguments.model_name_or_path:
