@@ -67,6 +67,9 @@ def test_without_a_collator_the_trainer_takes_its_own(electra, make):
     machine.train()
     assert max(losses(machine)) > 0
     assert machine.data_collator.mlm_probability == 0.15
+    rows = [{**row, "labels": row["input_ids"]} for row in TEXTS]
+    with pytest.raises(TrueNegError, match="labels: found in the data, which would be masked once more; expected data"):
+        make(model, data_collator=None, true_negatives=machine.true_negatives, train_dataset=rows).train()
 
 
 def test_metrics_of_the_user_keep_their_names(make):
@@ -87,6 +90,32 @@ def test_compute_metrics_gets_the_logits_of_every_position_labels_inputs_and_los
     assert make(**given, per_device_eval_batch_size=2).evaluate()["eval_seen"] == 1
     longest = max(len(row["input_ids"]) for row in rows_of(*LINES))
     assert seen == [((3, longest, ROWS), (3, longest), (3, longest), 3)]
+
+
+def test_callbacks_tokens_and_metrics_are_those_of_the_stock_trainer(make):
+    """The order of the events, the tokens that were read, and what the user makes of the logits."""
+    found = []
+    for kind in (None, transformers.Trainer):
+        shapes, calls = [], Calls()
+
+        def chosen(logits, labels, shapes=shapes):
+            shapes.append((logits.shape, labels.shape))
+            return logits.argmax(-1)
+
+        machine = make(
+            kind=kind,
+            **BY_STEPS,
+            save_steps=1,
+            include_num_input_tokens_seen="non_padding",
+            preprocess_logits_for_metrics=chosen,
+            compute_metrics=lambda given: {"sum": float(given.predictions.sum())},
+        )
+        machine.add_callback(calls)
+        machine.train()
+        sums = [log["eval_sum"] for log in machine.state.log_history if "eval_sum" in log]
+        found.append((calls.events, shapes, machine.state.num_input_tokens_seen, sums))
+    assert found[0] == found[1]
+    assert found[0][2] > 0 and len(found[0][3]) == 2
 
 
 def test_predictions_with_and_without_labels(make):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from transformers import DataCollatorForLanguageModeling
 
+from ..errors import TrueNegError
 from ..vocabulary import WordBoundaries
 from ..vocabulary import vocabulary_of_tokenizer as vocabulary_of
 
@@ -47,6 +48,8 @@ class DataCollatorForTrueNegatives(DataCollatorForLanguageModeling):
         self.whole_words |= self.whole_word_mask
         self.whole_word_mask = False  # transformers' own way replaces each token by [MASK]
         super().__post_init__()
+        if not self.mlm:
+            raise ValueError("mlm: found False, expected True: it masks; use DataCollatorForLanguageModeling")
         if self.final_mlm_probability is not None and not 0 <= self.final_mlm_probability <= 1:
             raise ValueError(f"final_mlm_probability: found {self.final_mlm_probability}, expected 0 to 1")
         self._special = torch.tensor(sorted(set(self.tokenizer.all_special_ids)))
@@ -71,6 +74,11 @@ class DataCollatorForTrueNegatives(DataCollatorForLanguageModeling):
 
     def torch_call(self, examples: list[Any]) -> dict[str, Any]:
         """A batch of examples, masked."""
+        if any(isinstance(each, Mapping) and np.ndim(each.get("labels", 0)) for each in examples[:1]):
+            raise TrueNegError(
+                "labels: found in the data, which would be masked once more; expected data without labels, or "
+                "data_collator=DataCollatorForTokenClassification(tokenizer), which keeps them"
+            )
         batch: dict[str, Any] = super().torch_call(examples)
         if self._is_by_sample and self._protected is not None:
             batch["special_tokens_mask"] = self._protected
