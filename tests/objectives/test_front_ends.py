@@ -17,6 +17,8 @@ from support.hf_models import batch as batch_of_lines
 from support.hf_models import small_model, small_tokenizer, table_of_mistakes, trainer
 from support.losses import LOSSES, OF_A_MODEL, PAD, loss_of, tiny_batch, tiny_bert
 from torch import distributed, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 
 from truneg_fairseq import Alternatives, TrueNegativeLoss, register_alternatives
 from truneg_fairseq.errors import TrueNegError
@@ -61,6 +63,13 @@ def adapted(model):
     return peft.get_peft_model(model, peft.LoraConfig(target_modules=["query"]))  # it adds 0 at first
 
 
+def sharded(model):
+    """As accelerate does it: each layer and the rest, given away after each forward pass."""
+    for part in (*model.bert.encoder.layer, model):
+        fully_shard(part, mesh=init_device_mesh("cpu", (distributed.get_world_size(),)), reshard_after_forward=True)
+    return model
+
+
 WRAPPERS = {
     "bare": lambda model: model,
     "DDP": nn.parallel.DistributedDataParallel,
@@ -71,6 +80,7 @@ WRAPPERS = {
     "DDP of a compiled own module": lambda model: nn.parallel.DistributedDataParallel(
         torch.compile(Own(model), backend="eager"), find_unused_parameters=True
     ),
+    "FSDP2": sharded,
     "own module of PEFT": lambda model: Own(adapted(model)),
 }
 
@@ -128,7 +138,8 @@ def outcome(name, model, batch, call, watches, **options):
         plain = call_of(rows, labels=labels, **known, **more)
     if hook is not None:
         hook.remove()
-    return loss.detach(), [each.to_dense().clone() for each in gradients], plain, loss_fn.metrics()
+    gradients = [each.full_tensor() if hasattr(each, "full_tensor") else each.to_dense() for each in gradients]
+    return loss.detach(), [each.clone() for each in gradients], plain, loss_fn.metrics()
 
 
 def assert_outcome(found, expected, message):
@@ -289,7 +300,11 @@ rank, kind, found = distributed.get_rank(), sys.argv[3], {}
 for name in sys.argv[4:]:
     batch, model, loss_fn = tiny_batch(), tiny_bert(), loss_of(name)
     items = batch["labels"].ne(-100).sum() / 2
-    model = fully_shard(model) if kind == "FSDP2" else nn.parallel.DistributedDataParallel(model)
+    if kind == "FSDP2":
+        for part in (*model.bert.encoder.layer, model):
+            fully_shard(part, reshard_after_forward=True)
+    else:
+        model = nn.parallel.DistributedDataParallel(model)
     part = {key: value[rank : rank + 1] for key, value in batch.items()}
     labels = part.pop("labels")
     loss = loss_fn(model(**part).logits, labels, model=model, num_items=items, **part)
@@ -332,6 +347,19 @@ def test_two_processes_are_one_batch_and_shards_are_whole(bert, batch, tmp_path)
             assert parallel[name][1] == pytest.approx(rates, abs=1e-3), name
 
 
+def test_the_trainer_takes_the_logits_of_a_sharded_model(group, tmp_path):
+    """Of a weight that each process has a part of it can make none itself."""
+    options = hf.TrueNegativeArguments(soft_targets="embedding=0.2", sr_word_weight=1.0, sr_sent_weight=1.0)
+    found = []
+    for wrap in (lambda model: model, sharded):
+        model = wrap(small_model().train())
+        loss = trainer(model, tmp_path, options).compute_loss(model, batch_of_lines())
+        loss.backward()
+        gradient = model.get_input_embeddings().weight.grad
+        found.append((loss.detach(), gradient.full_tensor() if hasattr(gradient, "full_tensor") else gradient))
+    torch.testing.assert_close(found[1], found[0])
+
+
 def test_watching_keeps_all_inputs_of_the_watched_model_alone(batch):
     """Positional ones too; a copy of the model, as an average of weights is, is another model."""
     loss_fn, model = loss_of("sr_sent"), tiny_bert()
@@ -368,6 +396,10 @@ def test_watching_keeps_all_inputs_of_the_watched_model_alone(batch):
     copied = copy.deepcopy(loss_fn)
     with pytest.raises(TrueNegError, match="needs input_ids"):
         copied(logits, labels)
+    read = []
+    model.bert.register_forward_pre_hook(lambda *given: read.append(given[2].get("attention_mask")), with_kwargs=True)
+    loss_fn(model(ids, position_ids=places).logits, labels)
+    assert read == [None] * 3, "packed sentences have no mask, and none is made of the padding"
     loss_fn.watch(average)  # another model takes the place of the first, which is let go
     assert not model._forward_pre_hooks and hook.model is None
     with pytest.raises(TrueNegError, match="the model was not called since"):

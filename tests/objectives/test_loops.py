@@ -15,10 +15,11 @@ from support.losses import LOSSES, OF_A_MODEL, WORDS, loss_of, table_of_pairs, t
 from support.tokenizers_made import fast_tokenizer
 from torch import nn
 
-from truneg_fairseq import TrueNegativeLoss
+from truneg_fairseq import Alternatives, TrueNegativeLoss
 from truneg_fairseq.data.tokenizer import vocabulary_of
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.objectives.build import expected_losses
+from truneg_fairseq.objectives.passes import embeddings_in_use
 from truneg_fairseq.objectives.soft_targets import SoftTargets
 from truneg_fairseq.vocabulary import read_symbols, vocabulary_of_tokenizer
 
@@ -55,6 +56,8 @@ def test_a_batch_without_a_label_is_0_with_gradient_0():
         loss.backward()
         assert loss.item() == 0, name
         assert logits.grad is not None and not logits.grad.any(), name
+    with torch.no_grad():  # which Trainer leaves out of its evaluation's mean
+        assert loss_fn(logits, labels, torch.tensor(0), embeddings=embeddings, input_ids=labels[None]).isnan()
 
 
 @pytest.mark.parametrize("watched", [False, True])
@@ -80,6 +83,13 @@ def test_no_graph_break():
         loss_fn = loss_of(name)
         compiled = torch.compile(loss_fn, fullgraph=True, backend="eager")
         torch.testing.assert_close(compiled(logits, labels, **given), loss_fn(logits, labels, **given), msg=name)
+    loss_fn, model, batch = loss_of("sr_sent"), tiny_bert(), tiny_batch()
+
+    def step(labels, **given):
+        return loss_fn(model(**given).logits, labels, model=model, **given)
+
+    compiled = torch.compile(step, fullgraph=True, backend="eager")
+    torch.testing.assert_close(compiled(**batch), step(**batch))
 
 
 PRODUCTS = {"embedding": {"soft_targets": "embedding=0.3"}, "sr": {"sr_word_weight": 1.0, "sr_word_form": "expected"}}
@@ -172,6 +182,21 @@ BAD_CALLS = {
     "a causal LM's labels": (
         lambda f: f(torch.zeros(2, 4, WORDS), LABELS.abs() % WORDS, 8),
         r"labels: found one at every token \(a causal LM's\?\), expected the original tokens",
+    ),
+    "a causal LM's labels, with padding": (
+        lambda f: TrueNegativeLoss()(torch.zeros(2, 4, WORDS), torch.tensor([[4, 5, 6, 7], [8, 9, 5, -100]]), 7),
+        r"labels: found one at every token \(a causal LM's\?\)",
+    ),
+    "a second derivative": (
+        lambda f: loss_of("uniform")(torch.zeros(1, WORDS, requires_grad=True), LABELS[0, :1]).backward(
+            create_graph=True
+        ),
+        r"a second derivative \(create_graph=True\) of soft targets, .*; expected logits and an objective without",
+    ),
+    "more than all updates": (lambda f: setattr(f, "progress", 7), "progress: found 7, expected 0 to 1: update"),
+    "options that are no keywords": (
+        lambda f: TrueNegativeLoss({"hc_weight": 1}),
+        "found dict as options; expected key",
     ),
     "a misspelt keyword": (lambda f: TrueNegativeLoss(hc_wieght=1), "the keyword hc_wieght; expected hc_weight"),
     "a model": (lambda f: TrueNegativeLoss.for_tokenizer(f, hc_weight=1), "TrueNegativeLoss; expected a tokenizer"),
@@ -319,6 +344,27 @@ def test_a_table_of_a_model_with_more_rows_than_its_tokenizer_has_tokens(tmp_pat
     said = 9.0 * torch.eye(128)[[21, 3, 127, 0]]
     assert loss_fn(said, torch.tensor([20, 21, 127, -100])).isfinite()
     assert loss_fn.metrics()["hc_pred"] == 50, "of two mistakes one is in the table"
+    options = {"hc_weight": 1.0, "hc_detector": "any", "ideas": {"any": Anything()}}
+    loss_fn = TrueNegativeLoss.for_tokenizer(tokenizer, vocabulary_size=128, **options)
+    loss_fn(9.0 * torch.eye(128)[[21, 127]], torch.tensor([20, 20]))
+    assert loss_fn.metrics()["hc_pred"] == 50, "a row that the tokenizer does not have is no word"
+
+
+class Anything(Alternatives):
+    """A user's source that accepts all."""
+
+    reads = frozenset()
+
+    def accepts(self, batch, tokens, model):
+        return torch.ones(len(tokens))
+
+
+def test_embeddings_with_a_scale_beside_them_are_the_rows():
+    """As I-BERT's are."""
+    model = nn.Linear(3, 5)
+    model.get_input_embeddings = lambda: model
+    model.forward = lambda tokens: (2 * model.weight[tokens], torch.ones(1))
+    assert torch.equal(embeddings_in_use(model), 2 * model.weight)
 
 
 def test_the_loss_to_expect_is_that_of_chance_and_of_frequencies():

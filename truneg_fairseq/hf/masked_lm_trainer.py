@@ -17,23 +17,19 @@ from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_callback import TrainerState
 from transformers.trainer_utils import TrainOutput, default_compute_objective
 
-from ..errors import TrueNegError, refuse
+from ..errors import refuse
 from ..objectives import Alternatives, Outcome, TrueNegativeLoss, TrueNegativeOptions, UpdateSize
 from ..objectives.build import setting_of_tokenizer
+from ..objectives.call import EXPECTED_LABELS, check_masked
 from ..objectives.hidden import Hidden
 from ..objectives.loop import add_counts, at_least_one, no_logits, of_all_processes, rates_of
 from ..objectives.loss import ACCURACY, CORRECTION_RATES, IGNORED, Rate
-from ..objectives.passes import embeddings_in_use, unwrap
+from ..objectives.passes import embeddings_in_use, sharded_around, unwrap
 from . import projection
 from .collator import DataCollatorForTrueNegatives
 from .record import differences, is_finished, newest_checkpoint, read_record, record_of, write_record
 
 logger = logging.getLogger(__name__)
-
-_EXPECTED_LABELS = (
-    "expected the original tokens at masked positions and -100 elsewhere, as DataCollatorForLanguageModeling gives "
-    "them (mlm=True)"
-)
 
 
 class TrueNegativeTrainer(Trainer):
@@ -190,7 +186,7 @@ class TrueNegativeTrainer(Trainer):
             (self._mask_anew(batch, index) for index, batch in enumerate(epoch_iterator)), num_batches, device
         )
         self._update_tokens, self._micro_batch = None, 0
-        self.true_negative_loss.progress = self.state.global_step / max(1, self.state.max_steps)
+        self.true_negative_loss.progress = min(1.0, self.state.global_step / max(1, self.state.max_steps))
         if items is not None:
             originals = (torch.where(each["labels"].eq(IGNORED), each["input_ids"], each["labels"]) for each in batches)
             counts = [each.ne(self.true_negative_loss.padding).sum() for each in originals]
@@ -235,7 +231,8 @@ class TrueNegativeTrainer(Trainer):
         """The loss of a batch, of this update, and the model's outputs."""
         positions, loss = projection.masked_positions(labels), self.true_negative_loss
         # A wrapper may know nothing of a weight that is used outside its forward pass, or keep a part of it.
-        whole = model is not unwrap(model) or loss.needs_logits or self.projection.everywhere
+        wrapped = model is not unwrap(model) or sharded_around(model, self.projection.head)
+        whole = wrapped or loss.needs_logits or self.projection.everywhere
         head = None if whole else self.projection.head
         with self.projection.at(positions, with_states=head is not None):
             outputs = model(**inputs)
@@ -262,12 +259,11 @@ class TrueNegativeTrainer(Trainer):
     def _labels_of(self, inputs: Mapping[str, Any]) -> Tensor:
         """The labels of a batch; to look at the first ones waits for the device."""
         if "labels" not in inputs:
-            raise ValueError(f"labels: found none in a batch, {_EXPECTED_LABELS}")
+            raise ValueError(f"labels: found none in a batch, {EXPECTED_LABELS.format(IGNORED)}")
         labels: Tensor = inputs["labels"]
         if not self._labels_seen:
-            self._labels_seen, tokens = True, inputs["input_ids"].ne(self.true_negative_loss.padding)
-            if labels.ne(IGNORED).eq(tokens).all():
-                raise TrueNegError(f"labels: found one at every token (a causal LM's?), {_EXPECTED_LABELS}")
+            self._labels_seen = True
+            check_masked(labels, inputs["input_ids"], self.true_negative_loss.padding, IGNORED)
         return labels
 
     def _count(self, training: bool, counts: dict[str, Tensor], loss: Tensor) -> None:

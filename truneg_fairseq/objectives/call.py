@@ -71,6 +71,36 @@ def logits_of(output: Any, labels: Any) -> Tensor:
     return words_last
 
 
+EXPECTED_LABELS = (
+    "expected the original tokens at masked positions and {0} elsewhere, as DataCollatorForLanguageModeling gives them "
+    "(mlm=True)"
+)
+
+
+def check_masked(labels: Tensor, tokens: Tensor | None, padding: int, ignored: int) -> None:
+    """Refuses the labels of a causal LM, one at every token; a wait.
+
+    Args:
+        labels: shape (B, T).
+        tokens: shape (B, T); None where they are not known.
+        padding: its id; -1 where it is not known. What is ignored at one end alone of every row is then taken for
+            padding, if a row has three labels or more on average.
+        ignored: the label of a token that is not predicted.
+    """
+    labelled = labels.ne(ignored)
+    if tokens is not None and padding >= 0:
+        everywhere = labelled.eq(tokens.ne(padding)).all()
+    else:
+        rows, length = labelled.shape
+        everywhere = labelled.diff(dim=1).sum(1).le(1).all() & labelled.sum().ge(rows * min(3, length))
+    expect(
+        not (everywhere & labelled.any()),
+        f"found one at every token (a causal LM's?), {EXPECTED_LABELS}",
+        ignored,
+        of="labels: ",
+    )
+
+
 def check_labels(labels: Tensor, size: int, known: int, ignored: int) -> None:
     """Refuses labels that logits of so many tokens, or a tokenizer with ``known`` ones, do not have: a wait."""
     wrong = labels[(labels.ge(size) | labels.lt(0)) & labels.ne(ignored)]

@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from ..errors import TrueNegError
 from .passes import accumulated, full_precision, most_likely
-from .soft_targets import Target
+from .soft_targets import Target, first_derivative_alone
 
 _FEWEST, _ENTRIES = 128, 1 << 23
 """A block has at least so many positions, and about so many logits."""
@@ -131,7 +130,7 @@ class _CrossEntropy(torch.autograd.Function):
         return total, plain, prediction
 
     @staticmethod
-    @once_differentiable
+    @first_derivative_alone
     def backward(ctx: Any, gradient: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
         if ctx.made is None:  # scaled in place, and given away
             raise TrueNegError("of_hidden: a second backward pass through one loss; expected a new loss")

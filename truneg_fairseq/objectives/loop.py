@@ -17,7 +17,7 @@ from torch import Tensor, distributed, nn
 from ..errors import TrueNegError, refuse
 from ..vocabulary import WordBoundaries
 from .build import Setting, setting_of_dictionary, setting_of_symbols, setting_of_tokenizer
-from .call import Batch, Watch, check_labels, expect, lay_out, logits_of, passed_on, target_of
+from .call import Batch, Watch, check_labels, check_masked, expect, lay_out, logits_of, passed_on, target_of
 from .false_negatives import FalseNegatives
 from .hidden import Hidden, cross_entropy_of_hidden
 from .loss import ACCURACY, CORRECTION_RATES, IGNORED, OBJECTIVE, Objective, Outcome, Rate, UpdateSize, rates_in
@@ -30,6 +30,7 @@ from .passes import (
     embeddings_in_use,
     encoder_of,
     full_precision,
+    gathered,
     unwrap,
 )
 from .soft_targets import SoftTargets, Target
@@ -63,6 +64,11 @@ class TrueNegativeLoss(Objective):
         **keywords: Any,
     ) -> None:
         options = options or _options_of(keywords)
+        expect(
+            isinstance(options, TrueNegativeOptions),
+            "{} as options; expected keywords, such as hc_weight=1",
+            type(options).__name__,
+        )
         super().__init__(options, setting, **keywords)
         if reduction not in ("mean", "sum", "none"):
             raise ValueError(f"reduction: found {reduction!r}, expected mean, sum or none")
@@ -156,8 +162,13 @@ class TrueNegativeLoss(Objective):
         given: dict[str, Any] = {"weights": weights, "positions": positions, "targets": targets, "input_ids": input_ids}
         batch = self._batch(torch.Size((*rows.shape[:-1], size)), labels, **given)
         if num_items_in_batch is not None and not self._labels_seen and not torch.compiler.is_compiling():
-            self._check_masked(labels, batch)
+            self._labels_seen = True  # a wait, at the first batch alone
+            if labels.dim() > 1 and labels.size(1) > 1:
+                check_masked(batch.grid, batch.tokens if batch.is_known else None, self.padding, self.ignore_index)
         items = num_items if num_items is not None else num_items_in_batch
+        if items is not None and (num_items is not None or torch.is_grad_enabled()):
+            # Elsewhere Trainer evaluates: it leaves out the batch whose loss is NaN, as that of cross-entropy is.
+            items = at_least_one(items)
         rows = rows.reshape(-1, rows.size(-1))
         rows = rows if batch.chosen is None else rows.index_select(0, batch.chosen)
         if head is None and targets is None and self._is_plain():
@@ -349,7 +360,7 @@ class TrueNegativeLoss(Objective):
         """The denominators of an update with so many items: its other tokens in this batch's proportion."""
         if items is None:
             return None
-        masked, real, items = judged.counted.sum(), self.real(judged).sum(), at_least_one(items)
+        masked, real = judged.counted.sum(), self.real(judged).sum()
         return UpdateSize(items, real * items / masked.clamp(min=1))
 
     def _passes_of(
@@ -358,12 +369,12 @@ class TrueNegativeLoss(Objective):
         """:meth:`passes` of the model given or watched, with the inputs that it had."""
         inputs: dict[str, Any] = {}
         if self._watch is not None and (model is None or unwrap(model) is unwrap(self._watch.model)):
-            model, inputs = self._watch.model, {**self._watch.inputs}
+            model, inputs = self._watch.model, {**self._watch.inputs}  # a packed batch has no mask
+        elif attention_mask is None and self.padding >= 0:
+            attention_mask = predicted.original.ne(self.padding).long()
         inputs.pop("input_ids", None)
         if attention_mask is not None:
             inputs["attention_mask"] = attention_mask
-        elif "attention_mask" not in inputs and self.padding >= 0:
-            inputs["attention_mask"] = predicted.original.ne(self.padding).long()
         return self.passes(predicted, model, inputs, embeddings=embeddings)
 
     def _reduced(self, loss: Tensor, counts: dict[str, Tensor], batch: Batch, items: Any) -> Tensor:
@@ -374,7 +385,7 @@ class TrueNegativeLoss(Objective):
             return batch.everywhere(loss).view(batch.shape)
         if self.reduction == "sum":
             return loss
-        return loss / (counts["sample_size"].clamp(min=1) if items is None else at_least_one(items))
+        return loss / (counts["sample_size"].clamp(min=1) if items is None else items)
 
     def watch(self, model: Any) -> Watch:
         """Keeps the inputs of each call of a model, for loops that pass logits and labels alone.
@@ -400,19 +411,6 @@ class TrueNegativeLoss(Objective):
         trained, evaluated = (rates_of(of_all_processes(self._sums[each]), rates) for each in (True, False))
         self._sums = {True: {}, False: {}}
         return {**trained, **{f"eval_{name}": value for name, value in evaluated.items()}}
-
-    def _check_masked(self, labels: Tensor, batch: Batch) -> None:
-        """Refuses the labels of a causal LM in a Trainer; waits for the device, at the first batch alone."""
-        self._labels_seen = True
-        real = batch.tokens.ne(self.padding) if batch.is_known else torch.ones_like(batch.grid, dtype=torch.bool)
-        is_masked = labels.dim() < 2 or labels.size(1) < 2 or not batch.grid.ne(self.ignore_index).eq(real).all()
-        expect(
-            is_masked,
-            "labels: found one at every token (a causal LM's?), expected the original tokens at masked positions and "
-            "{} elsewhere, as DataCollatorForLanguageModeling gives them (mlm=True)",
-            self.ignore_index,
-            of="",
-        )
 
     def _is_plain(self) -> bool:
         changed = self.options.loss_truncation or self.options.softmax_temperature != 1.0 or self.detector is not None
@@ -454,19 +452,23 @@ class TrueNegativeLoss(Objective):
         model's own where they are None; ``filled`` as for :class:`~.passes.EncoderPasses`.
         """
 
-        model = unwrap(model) if model is not None else None
+        model, trains = unwrap(model) if model is not None else None, torch.is_grad_enabled()
 
         def weight() -> Tensor:
             if embeddings is None and model is None:
                 raise self._lack("embeddings")
-            return embeddings_in_use(model) if embeddings is None else embeddings
+            return embeddings_in_use(model, keep=trains) if embeddings is None else embeddings
 
         def encode(tokens: Tensor, gradient: bool, dropout: bool) -> tuple[Tensor, ...]:
             if model is None:
                 raise self._lack("model")
             reader = encoder or encoder_of(model)
             given = {**_positions_of(reader, predicted.original), **passed_on(reader, inputs), "input_ids": tokens}
-            with torch.set_grad_enabled(gradient and torch.is_grad_enabled()), dropout_off(reader, not dropout):
+            with (
+                gathered(model, reader, keep=trains),
+                torch.set_grad_enabled(gradient and torch.is_grad_enabled()),
+                dropout_off(reader, not dropout),
+            ):
                 return encode_layers(reader, given, "states" in self.reads)
 
         with_layers = "states" in self.reads

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -143,7 +142,7 @@ class EncoderPasses:
     ) -> None:
         self._predicted, self._options, self._encode, self._given = predicted, options, encode, filled
         self._with_layers = with_layers
-        self._made: dict[int, Any] = {}
+        self._made: dict[int | str, Any] = {}
         # Detectors and soft targets, which want no gradient, may be the first to ask for a pass that trains.
         self._gradient = torch.is_grad_enabled()
         self._autocast = autocast_of(predicted.gold.device)
@@ -161,32 +160,38 @@ class EncoderPasses:
 
     def once(self, owner: object, make: Callable[[], T]) -> T:
         """What ``make`` gives, made once for an owner: a source may be asked as soft target and as detector."""
-        if id(owner) not in self._made:
-            self._made[id(owner)] = make()
-        made: T = self._made[id(owner)]
+        return self._once(id(owner), make)
+
+    def _once(self, name: int | str, make: Callable[[], T]) -> T:
+        # functools.cached_property has a lock before Python 3.12, which torch.compile does not take.
+        if name not in self._made:
+            self._made[name] = make()
+        made: T = self._made[name]
         return made
 
     def original(self) -> Tensor:
         """The last layer's hidden states of the original sentences, shape (B, T, H)."""
-        return self._original[0]
+        return self._original()[0]
 
     def filled(self) -> tuple[Tensor, Tensor]:
         """Sentences with other words at the masked positions, int64, shape (B, T), and their last hidden states."""
-        return self._filled[0], self._filled[1][0]
+        tokens, (last, _) = self._filled()
+        return tokens, last
 
     def hidden_states(self) -> tuple[Tensor, Tensor]:
         """Every layer's states at the masked positions of the original and of the filled sentences.
 
         Shape (L, N, H) each, without gradient; needs ``with_layers``.
         """
-        return torch.stack(self._original[1]), torch.stack(self._filled[1][1])
+        return torch.stack(self._original()[1]), torch.stack(self._filled()[1][1])
 
-    @cached_property
     def _original(self) -> tuple[Tensor, list[Tensor]]:
-        return self._read(self._predicted.original, False, not self._with_layers)
+        return self._once("original", lambda: self._read(self._predicted.original, False, not self._with_layers))
 
-    @cached_property
     def _filled(self) -> tuple[Tensor, tuple[Tensor, list[Tensor]]]:
+        return self._once("filled", self._made_filled)
+
+    def _made_filled(self) -> tuple[Tensor, tuple[Tensor, list[Tensor]]]:
         if self._given is not None:
             return self._given[0], self._keep(self._given[1])
         tokens = fill(self._predicted, self._predicted.prediction)
@@ -238,18 +243,44 @@ def encoder_of(model: Any) -> Any:
     return encoder
 
 
-def embeddings_in_use(model: Any) -> Tensor:
-    """The input embeddings of a model of transformers, shape (V, E), with what an adapter adds to them."""
+def embeddings_in_use(model: Any, *, keep: bool = False) -> Tensor:
+    """The input embeddings of a model of transformers, shape (V, E), with what an adapter adds to them.
+
+    ``keep`` is that of :func:`gathered`.
+    """
     try:
         part = model.get_input_embeddings()
     except (AttributeError, NotImplementedError):
         raise TrueNegError(
             f"model: {type(model).__name__} has no get_input_embeddings(); expected embeddings=, shape (V, E)"
         ) from None
-    if isinstance(part, nn.Embedding):
-        return part.weight
-    embeddings: Tensor = part(torch.arange(len(part.weight), device=part.weight.device))
-    return embeddings
+    with gathered(model, part, keep=keep) as is_copied:
+        found = part.weight
+        if not isinstance(part, nn.Embedding):
+            found = part(torch.arange(len(found), device=found.device))
+        embeddings: Tensor = found if isinstance(found, Tensor) else found[0]  # I-BERT's have a scale beside them
+        return embeddings.clone() if is_copied else embeddings
+
+
+def sharded_around(model: nn.Module, part: Any) -> list[Any]:
+    """The modules of a model that FSDP2 (``fully_shard``) shares out among the processes, with a part in them."""
+    return [each for each in model.modules() if hasattr(each, "unshard") and any(one is part for one in each.modules())]
+
+
+@contextlib.contextmanager
+def gathered(model: nn.Module, part: Any, *, keep: bool) -> Iterator[bool]:
+    """Makes a part's weights whole, which FSDP2 may share out, to use them outside of their module's forward pass.
+
+    They stay so until the backward pass where ``keep`` is true, else for the context alone: then it gives True.
+    """
+    modules = sharded_around(model, part)
+    for each in modules:
+        each.unshard()
+    try:
+        yield bool(modules) and not keep
+    finally:
+        for each in () if keep else modules:
+            each.reshard()
 
 
 def autocast_of(device: torch.device) -> Callable[[], contextlib.AbstractContextManager[object]]:

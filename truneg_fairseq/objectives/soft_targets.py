@@ -7,14 +7,15 @@ q carries no gradient.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from ..errors import TrueNegError
 from .passes import accumulated, largest
 
 # Embedding entries gathered at once for the cosines of synonyms.
@@ -187,6 +188,21 @@ def soft_cross_entropy(
     return loss
 
 
+def first_derivative_alone(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Refuses a second derivative, which would be without the part of the loss and say nothing of it."""
+
+    @wraps(backward)
+    def checked(ctx: Any, *gradients: Tensor) -> Any:
+        if torch.is_grad_enabled():
+            raise TrueNegError(
+                "a second derivative (create_graph=True) of soft targets, or of a loss without logits: found none; "
+                "expected logits and an objective without soft targets"
+            )
+        return backward(ctx, *gradients)
+
+    return checked
+
+
 class _SoftCrossEntropy(torch.autograd.Function):
     """The loss and its gradient, (softmax - target) / temperature, in one (N, V) buffer.
 
@@ -208,7 +224,7 @@ class _SoftCrossEntropy(torch.autograd.Function):
         return torch.where(counted, -target.mean(log_probabilities, allowed), 0.0)
 
     @staticmethod
-    @once_differentiable
+    @first_derivative_alone
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         log_probabilities, counted, allowed, *target = ctx.saved_tensors
         result = log_probabilities.exp()
