@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import refuse
 from ..files import replacing_text, split_name
 from ..flags import option
-from .parser import JsonOutput, print_unless_json, write_json_lines
+from .parser import JsonOutput, next_step, print_unless_json, write_json_lines
 
 
 @dataclass(kw_only=True)
@@ -67,4 +66,4 @@ def compare(options: CompareOptions) -> None:
         report_page(comparison, runs, title="Pre-training runs" if runs else "Comparison").write(html)
         say(f"wrote {html}; next: open it in a browser")
     elif options.format == "terminal":  # the others are for a document
-        say(f"next: truneg compare {shlex.join(options.results)} --html page.html")
+        say(next_step("truneg", "compare", *options.results, "--html", "page.html"))

@@ -15,7 +15,7 @@ from ..data.binarize import BinarizeOptions
 from ..errors import check_torch, reason, refuse, require
 from ..finetuning import PrepareOptions
 from ..flags import option
-from .parser import NoOptions
+from .parser import NoOptions, next_step
 
 
 def binarize(options: BinarizeOptions) -> None:
@@ -39,7 +39,10 @@ def binarize(options: BinarizeOptions) -> None:
         )
     if options.shard is None:
         print(
-            f"next: truneg train {options.output_dir} --task masked_lm --criterion masked_lm_hc --arch roberta_base ..."
+            next_step(
+                *("truneg", "train", options.output_dir, "--task", "masked_lm", "--criterion", "masked_lm_hc"),
+                *("--arch", "roberta_base", "..."),
+            )
         )
 
 
@@ -53,7 +56,7 @@ def counts(options: CountOptions) -> None:
     output, found = count_corpus(options)
     print(f"wrote {output} ({output.stat().st_size / 1e6:.1f} MB)")
     print(found.summary)
-    print(f"next: a training with --soft-targets corpus=0.1, or truneg evaluate MODEL --corpus-counts {output} ...")
+    print(next_step("truneg", "train", "DATA-BIN", "--soft-targets", "corpus=0.1", "--corpus-counts", output, "..."))
 
 
 def prepare(options: PrepareOptions) -> None:
@@ -135,9 +138,9 @@ def convert(options: ConvertOptions) -> None:
     if made.flags:
         print("architecture flags for fairseq-train:")
         print(shlex.join(made.flags))
-        print(f"next: truneg train {data} --finetune-from-model {output} with these flags ...")
+        print(next_step("truneg", "train", data, "--finetune-from-model", output), "with these flags ...")
     elif made.architecture.endswith(("ForMaskedLM", "BertForPreTraining")):
-        print(f"next: truneg evaluate {output} --task held-out=TXT ...")
+        print(next_step("truneg", "evaluate", output, "--task", "held-out=TXT", "..."))
     else:
         print(f"next: transformers.{made.architecture}.from_pretrained({str(output)!r})")
 

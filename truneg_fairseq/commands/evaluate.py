@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import sys
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +16,7 @@ from ..evaluation.models import CountsOptions, OpeningOptions, is_hugging_face
 from ..files import require_writable
 from ..flags import option
 from ..results.result import named_models
-from .parser import JsonOutput, print_unless_json, write_json_lines
+from .parser import JsonOutput, next_step, print_unless_json, write_json_lines
 
 
 @dataclass(kw_only=True)
@@ -90,7 +89,7 @@ def evaluate(options: EvaluateOptions) -> None:
         report_page(comparison, title=title, verdict=[verdict], examples=examples).write(options.html)
         print(f"wrote {options.html}; next: open it in a browser")
     elif options.results is not None:
-        print(f"next: truneg compare {shlex.quote(str(options.results))}")
+        print(next_step("truneg", "compare", options.results))
 
 
 @dataclass(kw_only=True)
@@ -149,7 +148,7 @@ def explain(options: ExplainOptions) -> None:
         print(f"passed over {passed}, in which nothing is to be masked", file=sys.stderr)
     given = [options.checkpoint, *([] if options.data is None else ["--data", options.data])]
     text = "TEXT.txt" if is_hugging_face(options.checkpoint) else "valid"
-    say(f"next: truneg evaluate {shlex.join(map(str, given))} --task held-out={text}")
+    say(next_step("truneg", "evaluate", *given, "--task", f"held-out={text}"))
     write_json_lines(options, [sentence.record() for sentence in sentences])
     if options.html is not None:
         title = f"What {'/'.join(options.checkpoint.parts[-2:])} predicts"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import os
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -58,6 +59,11 @@ _FILES = ("json", "picture", "html")  # options of files beside what is printed
 @dataclass(kw_only=True)
 class JsonOutput:
     json: Path | None = option(None, "also write this as JSON; - prints it and nothing else", metavar="FILE")
+
+
+def next_step(*words: object) -> str:
+    """The line that names the command to go on with, as a shell reads it."""
+    return f"next: {shlex.join(map(str, words))}"
 
 
 def print_unless_json(options: Any) -> Callable[[str], None]:

@@ -14,6 +14,7 @@ from ..evaluation.models import OpenedModel, OpeningOptions, is_hugging_face, lo
 from ..files import require_different, require_writable
 from ..flags import option, select
 from ..synonyms.building import SourceOptions
+from .parser import next_step
 
 if TYPE_CHECKING:
     from ..vocabulary import Vocabulary
@@ -67,7 +68,7 @@ def build(options: BuildOptions) -> None:
     if before is not None and (before.options, before.summary) != (table.options, table.summary):
         print(f"in place of another table: {before.summary}; {before.options}")
     print(table.summary)
-    print(f"next: a training with --criterion masked_lm_hc --synonym-table {output}")
+    print(next_step("truneg", "train", "DATA-BIN", "--criterion", "masked_lm_hc", "--synonym-table", output, "..."))
 
 
 def show(options: ShowOptions) -> None:

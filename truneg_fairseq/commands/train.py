@@ -19,7 +19,7 @@ from ..finetuning import FinetuneOptions, PredictOptions
 from ..flags import flag_of, range_of
 from ..registry import check_user_dir
 from ..vocabulary import read_symbols
-from .parser import NoOptions
+from .parser import NoOptions, next_step
 
 _RESEARCH = ("softmax_temperature", "loss_truncation", "sr_word_form", "tpu")
 _PACKAGE = str(Path(__file__).resolve().parents[1])
@@ -122,7 +122,7 @@ def finetune(options: FinetuneOptions) -> None:
     results, diverged = run(options)
     if results:
         print("\n".join(as_text(Comparison(results))))
-    print(f"next: truneg compare {options.output / RESULTS_NAME}")
+    print(next_step("truneg", "compare", options.output / RESULTS_NAME))
     if diverged:
         raise TrueNegError(diverged[0] if len(diverged) == 1 else f"{len(diverged)} runs diverged: {diverged[0]}")
 
@@ -136,11 +136,10 @@ def predict(options: PredictOptions) -> None:
 
     report, scorer = run(options)
     print(json.dumps(report))
-    following = f"{scorer} {options.file} {options.output}" if scorer else ""
     if options.output is None:
-        following = "the same with --output FILE"
-    if following:
-        print(f"next: {following}", file=sys.stderr)
+        print("next: the same with --output FILE", file=sys.stderr)
+    elif scorer:
+        print(next_step(*scorer.split(), options.file, options.output), file=sys.stderr)
 
 
 _TEMPLATE = Path(__file__).parents[1] / "experiments" / "does_it_help.yaml"
@@ -209,4 +208,4 @@ def _init(file: Path, options: ExperimentOptions) -> None:
         text = text.replace(f"  {name}: ???", f"  {name}: {json.dumps(str(path.resolve()))}")
     with replacing_text(file) as stream:
         stream.write(text)
-    print(f"wrote {file}; next: truneg experiment {file} --output {file.with_suffix('')}")
+    print(f"wrote {file}; {next_step('truneg', 'experiment', file, '--output', file.with_suffix(''))}")
