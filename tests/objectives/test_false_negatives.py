@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.losses import setting_of, vocabulary_of
 
-from truneg_fairseq.objectives import Detector, EncoderPasses, MaskedPredictions, TrueNegativeOptions, fill
+from truneg_fairseq.objectives import Detector, MaskedPredictions, TrueNegativeOptions, fill
 from truneg_fairseq.objectives.false_negatives import AcceptanceModel
 from truneg_fairseq.objectives.token_lists import TokenLists
 from truneg_fairseq.registry import ALTERNATIVES
@@ -100,24 +100,3 @@ def test_a_source_with_grades_accepts_from_the_threshold_on(chance):
     found = Detector({"graded": Graded()}, 0.5, WORDS).find(judged, judged.prediction, SimpleNamespace())
     assert torch.equal(found.is_false_negative, mistakes & (chance >= 0.5))
     assert torch.equal(found.acceptance, torch.where(found.is_false_negative, chance, 0.0))
-
-
-def test_each_pass_is_made_once_and_only_when_asked_for():
-    judged = random_predictions(1)
-    calls = []
-
-    def encode(tokens, gradient, dropout):
-        calls.append(("filled" if not torch.equal(tokens, judged.original) else "original", gradient, dropout))
-        return [torch.nn.functional.one_hot(tokens, WORDS).float().requires_grad_(gradient)] * 2
-
-    options = TrueNegativeOptions(sr_sent_weight=1.0)
-    passes = EncoderPasses(judged, options, embeddings=lambda: torch.empty(0), encode=encode, with_layers=True)
-    assert not calls
-    for _ in range(2):
-        passes.original(), passes.filled(), passes.hidden_states()
-    assert calls == [("original", False, False), ("filled", True, True)]
-    assert torch.equal(passes.filled()[0], fill(judged, judged.prediction))
-    for layers, tokens in zip(passes.hidden_states(), (judged.gold, judged.prediction), strict=True):
-        assert torch.equal(layers.argmax(2), tokens.expand(2, -1))
-        assert not layers.requires_grad
-    assert passes.filled()[1].requires_grad

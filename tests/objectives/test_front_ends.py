@@ -8,10 +8,13 @@ import pickle
 import sys
 from functools import partial
 
+import accelerate
+import peft
 import pytest
 import torch
+import transformers
 from support.commands import REPOSITORY, run_command
-from support.convert_models import TOKENS
+from support.convert_models import TOKENS, save
 from support.fairseq_twin import FairseqTwin
 from support.hf_models import batch as batch_of_lines
 from support.hf_models import small_model, small_tokenizer, table_of_mistakes, trainer
@@ -20,12 +23,9 @@ from torch import distributed, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
-from truneg_fairseq import Alternatives, TrueNegativeLoss, register_alternatives
+from truneg_fairseq import Alternatives, TrueNegativeLoss, hf, register_alternatives
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.objectives.passes import unwrap
-
-transformers = pytest.importorskip("transformers")
-hf = pytest.importorskip("truneg_fairseq.hf")
 
 OPTIONS = {**LOSSES, **OF_A_MODEL}
 
@@ -59,7 +59,6 @@ class Own(nn.Module):
 
 
 def adapted(model):
-    peft = pytest.importorskip("peft", reason="adapters need the package peft")
     return peft.get_peft_model(model, peft.LoraConfig(target_modules=["query"]))  # it adds 0 at first
 
 
@@ -112,9 +111,9 @@ CALLS = {
         {"positions": picked(logits, labels)[0]},
     ),
     "places, filled up": filled_up,
+    "label 0 ignored": lambda logits, labels: (logits, labels.clamp(min=0), {}),
 }
-
-
+MADE_WITH = {"label 0 ignored": {"ignore_index": 0}}
 NOT_OF_STATES = ("words in the middle", "an output")
 
 
@@ -150,28 +149,41 @@ def assert_outcome(found, expected, message):
     assert found[3] == pytest.approx(expected[3], abs=1e-3), message
 
 
+@pytest.fixture(scope="module")
+def expected(bert, batch):
+    """What each option gives of whole sentences and the bare model."""
+    return {name: outcome(name, bert, batch, "sentences", False) for name in OPTIONS}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_the_rates_are_the_losses(name, expected):
+    loss, _, plain, rates = expected[name]
+    assert rates["objective"] == pytest.approx(loss.item(), abs=1e-3)
+    assert rates["eval_mlm_loss"] == rates["mlm_loss"] == pytest.approx(plain.item(), abs=1e-3)
+
+
 @pytest.mark.parametrize("wrapper", WRAPPERS)
-def test_every_wrapper_has_the_loss_of_the_bare_model(wrapper, bert, batch, group):
+def test_every_wrapper_has_the_loss_of_the_bare_model(wrapper, bert, batch, expected, group):
     model = WRAPPERS[wrapper](copy.deepcopy(bert))
     for name in OPTIONS.keys() - ({"sr_word"} if "PEFT" in wrapper else {}):  # of frozen embeddings it is refused
-        expected = outcome(name, copy.deepcopy(bert), batch, "sentences", False)
         for call, watches in (("sentences", False), ("sentences", True), ("flat", True)):
-            assert_outcome(outcome(name, model, batch, call, watches), expected, f"{name}, {call}, watched: {watches}")
-        assert expected[3]["objective"] == pytest.approx(expected[0].item(), abs=1e-3)
-        assert expected[3]["eval_mlm_loss"] == expected[3]["mlm_loss"] == pytest.approx(expected[2].item(), abs=1e-3)
+            found = outcome(name, model, batch, call, watches)
+            assert_outcome(found, expected[name], f"{name}, {call}, watched: {watches}")
 
 
 @pytest.mark.parametrize("call", [*CALLS, *(f"states, {call}" for call in CALLS if call not in NOT_OF_STATES)])
-@pytest.mark.parametrize("watches", [False, True], ids=["ids", "watched"])
-def test_every_call_has_the_same_loss(call, watches, bert, batch):
+@pytest.mark.parametrize("on_a_gpu", [False, True])
+def test_every_call_has_the_same_loss(call, on_a_gpu, bert, batch, expected, monkeypatch):
+    """On a GPU, and in a step that is recorded there, rows without a label are not left out."""
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: on_a_gpu)
+    options = MADE_WITH.get(call.removeprefix("states, "), {})
     for name in OPTIONS.keys() - ({"sr_expected"} if call.startswith("states") else {}):  # which needs logits
-        expected = outcome(name, bert, batch, "sentences", False)
-        assert_outcome(outcome(name, bert, batch, call, watches), expected, name)
+        assert_outcome(outcome(name, bert, batch, call, False, **options), expected[name], name)
         if name != "sr_sent" and not call.startswith("states"):  # which has no loss for each position
-            by_position = outcome(name, bert, batch, call, watches, reduction="none")
+            by_position = outcome(name, bert, batch, call, False, reduction="none", **options)
             total = by_position[0].sum() / batch["labels"].ne(-100).sum()
-            torch.testing.assert_close(total, expected[0], msg=name)
-            assert by_position[3] == pytest.approx(expected[3], abs=1e-3), name
+            torch.testing.assert_close(total, expected[name][0], msg=name)
+            assert by_position[3] == pytest.approx(expected[name][3], abs=1e-3), name
 
 
 @register_alternatives("same-length")
@@ -233,6 +245,7 @@ FRONT_ENDS = {
         {"softmax_temperature": 2.0},
         {"soft_targets": "embedding=0.3"},
         {"soft_targets": "table:flat=0.1,uniform=0.1"},
+        {"soft_targets": "teacher=0.3"},
         {"hc_detector": "table+embedding", "hc_threshold": 0.0},
         {"hc_detector": "table+embedding+context", "hc_threshold": 0.0, "soft_targets": "uniform=0.1"},
         {"hc_detector": "table+embedding+context", "hc_threshold": 0.0, "sr_sent_weight": 0.5},
@@ -243,8 +256,13 @@ FRONT_ENDS = {
 def test_every_front_end_has_the_loss_the_counts_and_the_gradient_of_the_fairseq_criterion(
     kind, options, tmp_path, wordnet
 ):
-    """Each made as its users make it: of a tokenizer, of arguments, of binarized data."""
+    """Each made as its users make it: of a tokenizer, of arguments, of binarized data. A masked word is kept."""
     model, inputs = small_model(kind, vocab_size=len(TOKENS)).train(), batch_of_lines()
+    kept = tuple(inputs["labels"].ne(-100).nonzero()[1])
+    inputs["input_ids"][kept] = inputs["labels"][kept]
+    if options.get("soft_targets") == "teacher=0.3":
+        teacher = small_model(vocab_size=len(TOKENS), num_hidden_layers=1)
+        options = {**options, "teacher": str(save(teacher, tmp_path / "teacher"))}
     options = {**table_of_mistakes(model, inputs, tmp_path / "own.tsv"), "hc_weight": 1.0, **options}
     twin = FairseqTwin([model], hf.TrueNegativeArguments(**options), tmp_path)
     expected, log = twin(inputs)
@@ -264,11 +282,9 @@ def test_every_front_end_has_the_loss_the_counts_and_the_gradient_of_the_fairseq
         torch.testing.assert_close(gradient, twin.word_gradient(), rtol=1e-4, atol=1e-6, msg=name)
 
 
-def test_four_micro_batches_of_accelerate_are_one_batch(bert, batch):
+def test_four_micro_batches_of_accelerate_are_one_batch(bert, batch, expected):
     """accelerate divides each loss by their number, so it is multiplied by it; one of them has no masked token."""
-    accelerate = pytest.importorskip("accelerate", reason="its loop needs the package accelerate")
     for name in OPTIONS.keys() - {"sr_sent", "truncation"}:  # whose terms are of a batch
-        expected = outcome(name, bert, batch, "sentences", False)
         accelerator = accelerate.Accelerator(cpu=True, gradient_accumulation_steps=4)
         model = accelerator.prepare(copy.deepcopy(bert))
         loss_fn, items, total = loss_of(name), batch["labels"].ne(-100).sum(), 0.0
@@ -280,9 +296,9 @@ def test_four_micro_batches_of_accelerate_are_one_batch(bert, batch):
                 loss = loss_fn(model(**given).logits, part["labels"], model=model, num_items=items, **given)
                 accelerator.backward(loss * accelerator.gradient_accumulation_steps)
                 total += loss.item()
-        assert total == pytest.approx(expected[0].item(), rel=1e-5), name
-        gradient = model.get_input_embeddings().weight.grad
-        torch.testing.assert_close(gradient.to_dense(), expected[1][0], msg=name)
+        whole, gradients, _, _ = expected[name]
+        assert total == pytest.approx(whole.item(), rel=1e-5), name
+        torch.testing.assert_close(model.get_input_embeddings().weight.grad.to_dense(), gradients[0], msg=name)
 
 
 PROCESSES = """
@@ -334,16 +350,16 @@ def of_two_processes(kind, folder):
 
 
 @pytest.mark.slow
-def test_two_processes_are_one_batch_and_shards_are_whole(bert, batch, tmp_path):
+def test_two_processes_are_one_batch_and_shards_are_whole(expected, tmp_path):
     """DDP and FSDP2; sentence-level regularization is a mean in each process, so it is compared between the two."""
     parallel, sharded = of_two_processes("DDP", tmp_path), of_two_processes("FSDP2", tmp_path)
     for name in SHARED:
         torch.testing.assert_close(sharded[name][0], parallel[name][0], msg=name)
         assert sharded[name][1] == pytest.approx(parallel[name][1]), name
         if name != "sr_sent":
-            expected = outcome(name, bert, batch, "sentences", False)
-            torch.testing.assert_close(parallel[name][0], expected[1][0], msg=name)
-            rates = {rate: value for rate, value in expected[3].items() if not rate.startswith("eval_")}
+            _, gradients, _, rates = expected[name]
+            torch.testing.assert_close(parallel[name][0], gradients[0], msg=name)
+            rates = {rate: value for rate, value in rates.items() if not rate.startswith("eval_")}
             assert parallel[name][1] == pytest.approx(rates, abs=1e-3), name
 
 

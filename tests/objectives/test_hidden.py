@@ -7,7 +7,6 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.losses import WORDS, loss_of
 
 from truneg_fairseq import TrueNegativeLoss
 from truneg_fairseq.errors import TrueNegError
@@ -131,14 +130,3 @@ class Likely(Alternatives):
 
     def accepts(self, batch, tokens, model):
         return batch.logits.detach().softmax(1).gather(1, tokens[:, None]).squeeze(1)
-
-
-@pytest.mark.parametrize("name", ["plain", "hc", "several", "truncation"])
-def test_the_loss_without_logits_is_compiled_whole(name):
-    inputs, gold, _, _ = case(2, 9, 4, WORDS, torch.float32)
-    loss_fn, states = loss_of(name), inputs[0].requires_grad_()
-    compiled = torch.compile(loss_fn.of_hidden, fullgraph=True, backend="aot_eager")
-    given = {"embeddings": inputs[1], "bias": inputs[2]}
-    torch.testing.assert_close(
-        compiled(*inputs[:2], gold, **given), loss_fn.of_hidden(states, inputs[1], gold, **given)
-    )

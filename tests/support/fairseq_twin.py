@@ -19,7 +19,7 @@ from .hf_models import table_of_list
 
 class FairseqTwin:
     """A model of transformers (a masked LM, or ELECTRA's discriminator and generator) converted, with the criterion of
-    the same options; the list of the synonym table lies beside the table. The folder is an empty one.
+    the same options, its teacher too; the list of the synonym table lies beside the table. The folder is an empty one.
     """
 
     def __init__(self, models: Sequence[Any], arguments: Any, folder: Path) -> None:
@@ -37,6 +37,9 @@ class FairseqTwin:
             vocabulary = Vocabulary.from_symbols(task.source_dictionary.symbols, "wordpiece")
             list_ = shutil.copy(Path(table).with_suffix(".tsv"), folder / "twin.tsv")
             chosen["synonym_table"] = str(table_of_list(Path(list_), vocabulary))
+        if teacher := chosen.get("teacher"):
+            run_command(teacher, folder / "teacher.pt", "--data", data)
+            chosen["teacher"] = str(folder / "teacher.pt")
         if second:
             self.criterion: Any = Electra(ElectraConfig(tpu=False, **chosen), task)
         else:
