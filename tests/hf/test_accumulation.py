@@ -9,8 +9,6 @@ import torch
 from support.commands import REPOSITORY, run_command
 from support.hf_models import assert_same, losses, one_update, weights
 
-pytest.importorskip("accelerate", reason="transformers' Trainer needs accelerate (pip install 'truneg_fairseq[hf]')")
-
 CASES = {
     "hc": {"hc_weight": 1.0},
     "hc_detector": {"hc_weight": 1.0, "hc_detector": "table+embedding", "hc_threshold": 0.0},
@@ -61,21 +59,27 @@ def test_an_update_without_masked_tokens_is_no_loss_of_0(tmp_path):
     assert last["train_loss"] == log["loss"]
 
 
+def evaluated(machine):
+    """The losses of ten texts, whose last batch is not full, and of three, which are less than a batch."""
+    texts = machine.train_dataset * 3
+    return {f"loss of {count}": machine.evaluate(texts[:count])["eval_loss"] for count in (10, 3)}
+
+
 UPDATES = """
 import sys
 from pathlib import Path
 import torch
 sys.path.insert(0, sys.argv[2])
-from hf.test_accumulation import CASES, update_of
+from hf.test_accumulation import CASES, evaluated, update_of
 from support.hf_models import weights
 
 folder = Path(sys.argv[1])
 for name in CASES:
     machine = update_of(name, folder, per_device_train_batch_size=1, gradient_accumulation_steps=2)
-    log, loss = machine.state.log_history[0], machine.evaluate((machine.train_dataset * 3)[:10])["eval_loss"]
     assert machine.args.world_size == 2
+    log = {**machine.state.log_history[0], **evaluated(machine)}
     if machine.args.process_index == 0:
-        torch.save(({**log, "evaluated": loss}, weights(machine)), folder / f"{name}.pt")
+        torch.save((log, weights(machine)), folder / f"{name}.pt")
 """
 
 
@@ -89,5 +93,4 @@ def test_two_processes_train_and_evaluate_as_one(tmp_path):
     for name in CASES:
         whole = update_of(name, tmp_path, per_device_train_batch_size=4)
         log, parameters = torch.load(tmp_path / f"{name}.pt", weights_only=True)
-        evaluated = whole.evaluate((whole.train_dataset * 3)[:10])["eval_loss"]
-        assert_same_update(log, parameters, whole, {**whole.state.log_history[0], "evaluated": evaluated})
+        assert_same_update(log, parameters, whole, {**whole.state.log_history[0], **evaluated(whole)})

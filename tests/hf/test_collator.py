@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
+import transformers
 from support.hf_models import (
     LINES,
     assert_same,
     losses,
     one_update,
     rows_of,
+    small_electra,
     small_model,
     small_tokenizer,
     stop_at,
@@ -18,10 +20,7 @@ from support.hf_models import (
 )
 from support.tokenizers_made import fast_tokenizer
 
-transformers = pytest.importorskip("transformers")
-pytest.importorskip("accelerate", reason="transformers' Trainer needs accelerate (pip install 'truneg_fairseq[hf]')")
-
-from truneg_fairseq.hf import DataCollatorForTrueNegatives, TrueNegativeArguments  # noqa: E402
+from truneg_fairseq.hf import DataCollatorForTrueNegatives, ElectraArguments, TrueNegativeArguments
 
 TEXT = "unbelievable stories about rebuilding houses , untold and unfinished ( again ) , restarted yesterday"
 ROLES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
@@ -61,6 +60,16 @@ def test_words_are_masked_whole_with_any_tokenizer(kind, tmp_path):
         assert torch.equal(torch.where(labels.eq(-100), masked, labels), row)
         shares.append(chosen[1:-2].float().mean())
     assert torch.stack(shares).mean() == pytest.approx(0.3, abs=0.03)
+    inside = 1 + int(words[1:].eq(words[:-1]).nonzero()[0])
+    collate.mask(row[:, 1 + inside :], [1], 0.0)  # a text that is cut within a word
+
+
+def test_a_seed_repeats_the_masks_in_other_loops():
+    masks = []
+    for seed in (3, 3, 4):
+        collate = DataCollatorForTrueNegatives(small_tokenizer(), mlm_probability=0.4, seed=seed)
+        masks.append(collate(rows_of(*LINES))["labels"])
+    assert torch.equal(masks[0], masks[1]) and not torch.equal(masks[0], masks[2])
 
 
 def test_rates_and_replacements_are_berts():
@@ -148,24 +157,27 @@ class Seen(DataCollatorForTrueNegatives):
         return super().mask(tokens, seed, progress, protected)
 
 
-def run(folder, steps, *, resume=None, **settings):
+def run(kind, folder, steps, *, resume=None, **settings):
     """A training whose masking rate and share of soft targets fall, which stops in mid-epoch."""
     collator = Seen(small_tokenizer(), mlm_probability=0.6, final_mlm_probability=0.2, whole_words=True)
     collator.progress = []
     options = {"max_steps": 6, "save_strategy": "steps", "save_steps": 2, "gradient_accumulation_steps": 2}
     options |= {"learning_rate": 1e-2, "data_collator": collator, "train_dataset": rows_of(*LINES) * 4, **settings}
-    shares = TrueNegativeArguments(soft_targets="uniform=0.8..0")
-    machine = trainer(small_model(hidden_dropout_prob=0.1), folder, shares, callbacks=[stop_at(steps)], **options)
+    is_electra = kind == "electra"
+    model = small_electra() if is_electra else small_model(hidden_dropout_prob=0.1)
+    shares = (ElectraArguments if is_electra else TrueNegativeArguments)(soft_targets="uniform=0.8..0")
+    machine = trainer(model, folder, shares, callbacks=[stop_at(steps)], **options)
     machine.train(resume_from_checkpoint=resume)
     return machine
 
 
-def test_a_resumed_run_has_the_masks_and_weights_of_an_uninterrupted_one(tmp_path):
+@pytest.mark.parametrize("kind", ["BertForMaskedLM", "electra"])
+def test_a_resumed_run_has_the_masks_samples_and_weights_of_an_uninterrupted_one(kind, tmp_path):
     """With a worker that loads, and without."""
-    whole = run(tmp_path / "whole", 6, dataloader_num_workers=1)
+    whole = run(kind, tmp_path / "whole", 6, dataloader_num_workers=1)
     assert whole.data_collator.progress == [step / 6 for step in range(6) for _ in range(2)]
-    run(tmp_path, 4)
-    resumed = run(tmp_path, 6, resume=True)
+    run(kind, tmp_path, 4)
+    resumed = run(kind, tmp_path, 6, resume=True)
     assert len(losses(whole)) == 6
     assert losses(resumed) == losses(whole)
     assert_same(weights(resumed), weights(whole), rtol=0, atol=0)

@@ -10,14 +10,12 @@ from pathlib import Path
 
 import pytest
 import torch
+import transformers
 from safetensors.torch import load_file
 from support.commands import REPOSITORY, run_command
 from support.hf_models import LINES, options_of_list, small_model, small_tokenizer, trainer
 
-transformers = pytest.importorskip("transformers")
-pytest.importorskip("accelerate")
-
-from truneg_fairseq.hf import TrueNegativeArguments  # noqa: E402
+from truneg_fairseq.hf import TrueNegativeArguments
 
 EXAMPLES = REPOSITORY / "user_dir_examples"
 FOLDER = EXAMPLES / "huggingface"
@@ -68,7 +66,8 @@ def test_the_example_trains_evaluates_and_saves(tmp_path, model, run_here):
 
 def test_a_dataset_in_place_of_files(tmp_path, model, run_here, monkeypatch):
     """A folder that load_dataset takes by its path."""
-    datasets = pytest.importorskip("datasets")
+    import datasets
+
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     (tmp_path / "data").mkdir()
     for split in ("train", "validation"):
@@ -187,7 +186,8 @@ def test_a_finished_run_without_checkpoints_is_kept(tmp_path, model, run_here):
 
 @pytest.mark.slow
 def test_a_sentence_encoder_and_back(tmp_path, run_here, capsys):
-    sentence_transformers = pytest.importorskip("sentence_transformers")
+    import sentence_transformers
+
     model = saved(small_model().bert, tmp_path / "model")
     options = ["--model_name_or_path", model, "--max_steps", 2, "--learning_rate", 0.01]
     run_here(*options, script="sentence_encoder.py")
@@ -212,28 +212,18 @@ def test_a_sentence_encoder_and_back(tmp_path, run_here, capsys):
 WORDS = "the big cat sat on a mat and saw one small dog".split()
 
 
-@pytest.fixture
-def babylm(tmp_path):
-    """The example for BabyLM, and the folder of text that it prepared: two sources, 264 words."""
-    main = runpy.run_path(str(EXAMPLES / "babylm" / "train.py"))["main"]
-    run = lambda *arguments: main([*map(str, arguments)])  # noqa: E731
+@pytest.mark.slow
+def test_babylms_checkpoints_by_words_seen_load_without_the_package(tmp_path):
+    """Of two sources, 264 words, which are cleaned."""
+    run = runpy.run_path(str(EXAMPLES / "babylm" / "train.py"))["main"]
+    main = lambda *arguments: run([*map(str, arguments)])  # noqa: E731
     for name in ("spoken", "books"):
         lines = [" ".join(WORDS[start:] + WORDS[:start]) for start in range(11)]
         (tmp_path / f"{name}.train").write_text("\n\n\x07 ".join(lines) + "\n", encoding="utf-8")
-    run("prepare", *tmp_path.glob("*.train"), "--output", tmp_path / "text")
-    return run, tmp_path / "text"
-
-
-def test_babylms_sources_are_clean_files(babylm):
-    _, text = babylm
+    text, out = tmp_path / "text", tmp_path / "out"
+    main("prepare", *tmp_path.glob("*.train"), "--output", text)
     assert sorted(file.name for file in text.iterdir()) == ["books.txt", "spoken.txt"]
-    lines = (text / "books.txt").read_text(encoding="utf-8").splitlines()
-    assert len(lines) == 11 and lines[1] == " ".join([*WORDS[1:], WORDS[0]])
-
-
-@pytest.mark.slow
-def test_babylms_checkpoints_by_words_seen_load_without_the_package(babylm, tmp_path):
-    (main, text), out = babylm, tmp_path / "out"
+    assert (text / "books.txt").read_text(encoding="utf-8").splitlines() == lines
     options = ["--vocabulary", 100, "--layers", 1, "--width", 64, "--length", 16, "--million", 100, "--use_cpu"]
     options += ["--num_train_epochs", 2, "--per_device_train_batch_size", 2, "--soft_targets", "uniform=0.1"]
     main("train", text, "--output_dir", out, *options)

@@ -6,13 +6,11 @@ import logging
 
 import pytest
 import torch
+import transformers
 from support.convert_models import randomize
-from support.hf_models import KINDS, PAD, ROWS, assert_same, batch, electra_halves, small_model, trainer
+from support.hf_models import KINDS, PAD, ROWS, assert_same, batch, small_electra, small_model, trainer
 
-transformers = pytest.importorskip("transformers")
-pytest.importorskip("accelerate", reason="transformers' Trainer needs accelerate (pip install 'truneg_fairseq[hf]')")
-
-from truneg_fairseq.hf import ElectraArguments, ElectraForReplacedTokens, TrueNegativeArguments  # noqa: E402
+from truneg_fairseq.hf import ElectraArguments, TrueNegativeArguments
 
 OTHERS = [f"{name}ForMaskedLM" for name in ("XLMRoberta", "Camembert", "Albert", "MPNet", "ConvBert")]
 LATER = {"DebertaForMaskedLM": {"legacy": False}, "DebertaV2ForMaskedLM": {"legacy": False}}
@@ -38,45 +36,43 @@ def projected_rows(model):
     return rows
 
 
-def loss_and_gradients(machine, model, inputs, **options):
+def gradients(model, loss):
+    """Those of a loss, by name."""
     model.zero_grad()
-    torch.manual_seed(1)
-    loss = machine.compute_loss(model, dict(inputs), **options)
-    loss = loss[0] if isinstance(loss, tuple) else loss
     loss.backward()
-    return loss.detach(), {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
 
-def assert_masked_is_all(machine, model):
-    """The loss and gradients of the masked positions are those of all, which a call for outputs projects."""
-    inputs, rows = batch(), projected_rows(model)
-    expected, theirs = loss_and_gradients(machine, model, inputs, return_outputs=True)
-    found, gradients = loss_and_gradients(machine, model, inputs)
-    assert rows == [inputs["labels"].numel(), int((inputs["labels"] != -100).sum())]
+def assert_same_loss(model, found, expected):
     torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
-    assert gradients.keys() == theirs.keys()
-    assert_same(gradients, theirs, rtol=1e-6, atol=1e-6)
+    assert_same(gradients(model, found), gradients(model, expected), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize(("kind", "settings"), CASES, ids=[f"{kind}{'+'.join(options)}" for kind, options in CASES])
-def test_every_family_has_the_losses_and_gradients_of_all_positions(kind, settings, tmp_path):
-    model = model_of(kind, settings).train()
-    assert_masked_is_all(trainer(model, tmp_path, TrueNegativeArguments(sr_sent_weight=2.0)), model)
+def test_every_family_has_the_models_own_loss_and_gradients(kind, settings, tmp_path):
+    """With regularization the loss of a call for outputs, which projects every position."""
+    model, inputs = model_of(kind, settings).train(), batch()
+    machine, rows = trainer(model, tmp_path), projected_rows(model)
+    assert_same_loss(model, machine.compute_loss(model, dict(inputs)), model(**inputs).loss)
+    assert rows[0] == int((inputs["labels"] != -100).sum())
+    machine = trainer(model, tmp_path, TrueNegativeArguments(sr_sent_weight=2.0))
+    whole, _ = machine.compute_loss(model, dict(inputs), return_outputs=True)
+    assert_same_loss(model, machine.compute_loss(model, dict(inputs)), whole)
 
 
 def test_electras_generator_too(tmp_path):
-    model = ElectraForReplacedTokens.of(*electra_halves()).train()
-    assert_masked_is_all(trainer(model, tmp_path, ElectraArguments(soft_targets="uniform=0.1")), model)
+    model, inputs = small_electra().train(), batch()
+    machine, rows = trainer(model, tmp_path, ElectraArguments(soft_targets="uniform=0.1")), projected_rows(model)
+    whole, _ = machine.compute_loss(model, dict(inputs), return_outputs=True)
+    assert_same_loss(model, machine.compute_loss(model, dict(inputs)), whole)
+    assert rows == [inputs["labels"].numel(), int((inputs["labels"] != -100).sum())]
 
 
-def test_outputs_that_are_asked_for_have_every_position(tmp_path):
-    """Those of evaluations are in test_promises.py; the model of a trainer is a model like others."""
+def test_an_evaluation_of_the_loss_alone_projects_masked_positions(tmp_path):
     model = small_model()
     rows = projected_rows(model)
     trainer(model, tmp_path).evaluate()
     assert rows[0] < 14
-    with torch.no_grad():
-        assert model(**batch()).logits.dim() == 3
 
 
 class OwnHead(torch.nn.Module):

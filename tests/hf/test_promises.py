@@ -7,28 +7,25 @@ import math
 import numpy as np
 import pytest
 import torch
+import transformers
 from support.hf_models import (
     LINES,
     ROWS,
     Calls,
     assert_same,
-    electra_halves,
     losses,
     masked_batch,
     rows_of,
+    small_electra,
     small_model,
     small_tokenizer,
     trainer,
     weights,
 )
+from transformers.trainer_utils import default_compute_objective
 
-transformers = pytest.importorskip("transformers")
-pytest.importorskip("accelerate", reason="transformers' Trainer needs accelerate (pip install 'truneg_fairseq[hf]')")
-
-from transformers.trainer_utils import default_compute_objective  # noqa: E402
-
-from truneg_fairseq.errors import TrueNegError  # noqa: E402
-from truneg_fairseq.hf import ElectraArguments, ElectraForReplacedTokens  # noqa: E402
+from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.hf import ElectraArguments
 
 TEXTS = rows_of(*LINES, "a mat", "the dog and the cat ran", "it saw a big mat")
 RATES = {"mlm_loss", "accuracy"}
@@ -62,7 +59,7 @@ def test_the_best_model_is_there_at_the_end(make):
 @pytest.mark.parametrize("electra", [False, True], ids=["masked LM", "ELECTRA"])
 def test_without_a_collator_the_trainer_takes_its_own(electra, make):
     """As the stock Trainer pads by its tokenizer; ours masks too."""
-    model = ElectraForReplacedTokens.of(*electra_halves()) if electra else None
+    model = small_electra() if electra else None
     machine = make(model, data_collator=None, true_negatives=ElectraArguments() if electra else None)
     machine.train()
     assert max(losses(machine)) > 0
@@ -127,8 +124,13 @@ def test_predictions_with_and_without_labels(make):
     assert found.label_ids is None and "test_loss" not in found.metrics
 
 
-def test_evaluations_and_saves_leave_the_training_alone(make):
-    machine, alone = make(**BY_STEPS, save_steps=2, gradient_checkpointing=True), make()
+@pytest.mark.parametrize("electra", [False, True], ids=["masked LM", "ELECTRA"])
+def test_evaluations_and_saves_leave_the_training_alone(electra, make):
+    """ELECTRA's samples are those of an unbroken run too."""
+    given = {"true_negatives": ElectraArguments()} if electra else {}
+    models = [small_electra() if electra else small_model() for _ in range(2)]
+    machine = make(models[0], **given, **BY_STEPS, save_steps=2, gradient_checkpointing=not electra)
+    alone = make(models[1], **given)
     for each in (machine, alone):
         each.train()
     assert losses(alone) == losses(machine)
@@ -199,6 +201,7 @@ def test_a_new_model_for_each_training(make):
 def test_an_evaluation_in_half_precision_leaves_the_model_as_it_is(make):
     """The stock Trainer casts it in place."""
     machine = make(bf16_full_eval=True)
+    machine.model.register_buffer("own", torch.rand(3))
     before, half = weights(machine), []
     machine.model.register_forward_hook(lambda module, given, output: half.append(output.logits.dtype))
     assert machine.evaluate()["eval_loss"] > 0

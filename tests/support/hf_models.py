@@ -54,6 +54,13 @@ def electra_halves() -> tuple[Any, Any]:
     return discriminator, generator
 
 
+def small_electra() -> Any:
+    """Both halves as one model."""
+    from truneg_fairseq.hf import ElectraForReplacedTokens
+
+    return ElectraForReplacedTokens.of(*electra_halves())
+
+
 def small_tokenizer() -> Any:
     from tokenizers import Tokenizer
     from tokenizers.models import WordPiece
@@ -151,7 +158,7 @@ def one_update(kind: str, folder: Path, arguments: dict[str, Any], **settings: A
     from truneg_fairseq.hf import electra_trainer as electra
 
     is_electra = kind == "electra"
-    model = hf.ElectraForReplacedTokens.of(*electra_halves()) if is_electra else small_model(kind)
+    model = small_electra() if is_electra else small_model(kind)
     words = [token for token in TOKENS if token.isalpha()]
     with replacing_text(folder / "own.tsv") as stream:  # two processes may write it
         stream.write("".join(f"{word}\t{','.join(words)}\n" for word in words))
