@@ -46,12 +46,17 @@ OFF = [
 ]
 
 
+@pytest.fixture(scope="module")
+def stock(data_bin):
+    """Four steps of fairseq's masked_lm."""
+    return steps(data_bin, 4, "--criterion", "masked_lm")
+
+
 @pytest.mark.parametrize("flags", OFF)
-def test_without_weights_every_step_is_exactly_stock_masked_lm(flags, data_bin, tmp_path, monkeypatch):
+def test_without_weights_every_step_is_exactly_stock_masked_lm(flags, stock, data_bin, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     table_of(data_bin, [], tmp_path / "empty.npz")
-    expected = steps(data_bin, 4, "--criterion", "masked_lm")
-    assert differences(steps(data_bin, 4, "--criterion", *flags.split()), expected) == []
+    assert differences(steps(data_bin, 4, "--criterion", *flags.split()), stock) == []
 
 
 def test_a_batch_without_masked_tokens_has_no_loss_and_no_rates(data_bin):
@@ -114,31 +119,31 @@ def test_half_precision_is_close_to_fp32(name, dtype, data_bin, tmp_path, monkey
     assert_close_to_fp32(made, dtype)
 
 
-PASSES = [
-    (("--soft-targets", "uniform=0.1"), 1, 1),
-    (("--soft-targets", "table=0.1", *WORDPIECE), 1, 1),
-    (("--hc-weight", 1, "--hc-detector", "table+embedding"), 1, 1),
-    (("--hc-weight", 1, "--hc-detector", "context"), 3, 1),
-    (("--sr-sent-weight", 1), 3, 1),
-    (("--hc-weight", 1, "--hc-detector", "context", "--sr-sent-weight", 1), 3, 1),
+PASSES = [  # and whether each is made with dropout
+    (("--soft-targets", "uniform=0.1"), [True]),
+    (("--soft-targets", "table=0.1", *WORDPIECE), [True]),
+    (("--hc-weight", 1, "--hc-detector", "table+embedding"), [True]),
+    (("--hc-weight", 1, "--hc-detector", "context"), [True, False, False]),
+    (("--sr-sent-weight", 1), [True, True, True]),
+    (("--hc-weight", 1, "--hc-detector", "context", "--sr-sent-weight", 1), [True, True, False]),
 ]
 
 
-@pytest.mark.parametrize(("flags", "encoded", "projected"), PASSES, ids=[" ".join(map(str, f)) for f, _, _ in PASSES])
-def test_no_pass_is_made_twice(flags, encoded, projected, data_bin, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("flags", "expected"), PASSES, ids=[" ".join(map(str, flags)) for flags, _ in PASSES])
+def test_no_pass_is_made_twice(flags, expected, data_bin, tmp_path):
     if "--hc-detector" in flags:
         flags = (*flags, *detector(tmp_path, flags[flags.index("--hc-detector") + 1]), *WORDPIECE)
     _, task, model, criterion = build(data_bin, *TRUE_NEG, *flags)
     passes, logits = [], []
-    model.encoder.sentence_encoder.register_forward_hook(lambda *parts: passes.append(parts))
+    model.encoder.sentence_encoder.register_forward_hook(lambda *parts: passes.append(parts[0].training))
     model.encoder.lm_head.register_forward_hook(lambda *parts: logits.append(parts[-1].shape))
     criterion.train()
     model.train()
     sample = batches(task, 1)[0]
     criterion(model, sample)[0].backward()
     masked = int(sample["target"].ne(criterion.padding_idx).sum())
-    assert len(passes) == encoded
-    assert logits == [(masked, len(task.source_dictionary))] * projected, "at the masked positions only"
+    assert passes == expected
+    assert logits == [(masked, len(task.source_dictionary))], "at the masked positions only"
     assert all(module.training for module in model.modules()), "dropout is back on"
 
 
@@ -156,29 +161,14 @@ def test_a_pass_trains_whoever_asks_for_it_first(data_bin, tmp_path):
     assert difference.norm() < 1e-3 * whole.norm()
 
 
-def layer_by_layer(model, tokens, original) -> list[torch.Tensor]:
-    """Each layer's output, shape (B, T, H), seen by hooks; segments and padding are those of the original."""
-    encoder, seen = model.encoder.sentence_encoder, []
-    hooks = [layer.register_forward_hook(lambda *parts: seen.append(parts[-1])) for layer in encoder.layers]
-    features = model.encoder.extract_features(original, token_embeddings=encoder.embed_tokens(tokens))[0]
-    for hook in hooks:
-        hook.remove()
-    states = [state if state.shape == features.shape else state.transpose(0, 1) for state in seen]
-    assert torch.equal(states[-1], features) or encoder.layer_norm is not None
-    return [*states[:-1], features]
-
-
-@pytest.mark.parametrize("flags", [(), ("--arch", "truneg_bert_tiny"), ("--encoder-normalize-before",)])
-def test_the_context_score_compares_the_states_of_every_layer(flags, data_bin, tmp_path):
-    context = ("--hc-weight", 1, *detector(tmp_path, "context"), *WORDPIECE)
-    _, task, model, criterion = build(data_bin, *TRUE_NEG, *NO_DROPOUT, *context, *flags)
+def test_the_last_states_that_the_context_score_compares_are_the_encoders_output(data_bin, tmp_path):
+    """Also with a norm after the last layer. All layers are compared in tests/objectives/test_front_ends.py."""
+    context = ("--hc-weight", 1, *detector(tmp_path, "context"), *WORDPIECE, "--encoder-normalize-before")
+    _, task, model, criterion = build(data_bin, *TRUE_NEG, *NO_DROPOUT, *context)
     (sample,) = batches(task, 1)
-    predicted, masked = criterion.predict(model, sample), sample["target"].ne(criterion.padding_idx)
-    filled = predicted.original.masked_scatter(masked, predicted.prediction)
-    found = criterion.passes(model, sample, predicted).hidden_states()
-    for states, tokens in zip(found, (predicted.original, filled), strict=True):
-        layers = layer_by_layer(model, tokens, predicted.original)
-        torch.testing.assert_close(states, torch.stack([layer[masked] for layer in layers]).detach())
+    passes, masked = criterion.passes(model, sample, criterion.predict(model, sample)), sample["target"].ne(1)
+    for layers, output in zip(passes.hidden_states(), (passes.original(), passes.filled()[1]), strict=True):
+        torch.testing.assert_close(layers[-1], output[masked].detach())
 
 
 def test_antonyms_other_forms_and_numbers_are_never_excused(data_bin, tmp_path):
