@@ -9,23 +9,26 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 import torch
+import transformers
+from support.commands import ELECTRA_MODEL, ELECTRA_TRAINING, PLUGIN, TINY_MODEL, TINY_TRAINING
+from support.hf_models import trainer
 from support.trainings import make, parse
 from torch import nn
 
+from truneg_fairseq import hf
 from truneg_fairseq.objectives import sample_tokens
 
 HERE = Path(__file__).parent
 VALUES = HERE / "values.json"
 DATA = HERE / "data-bin"  # binarized WordPiece
-TABLE = HERE / "half.npz"  # half of all pairs are synonyms, so that an untrained model has corrections
-COUNTS = HERE / "counts.npz"
+TABLE, COUNTS = "half.npz", "counts.npz"  # half of all pairs are synonyms: an untrained model has corrections
 
 OBJECTIVES: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -52,48 +55,32 @@ OF_ELECTRA = {
 GENERATED = [
     *("plain", "hc", "hc half", "sr-word", "sr-word expected", "truncation", "uniform", "synonym", "corpus"),
 ]
-SIZES = """
---encoder-layers 2 --encoder-embed-dim 32 --encoder-ffn-embed-dim 48 --encoder-attention-heads 4 --max-positions 64
---dropout 0 --attention-dropout 0
-""".split()
-COMMON = """
---tokens-per-sample 24 --batch-size 8 --optimizer adam --lr 0.01 --seed 1 --cpu --required-batch-size-multiple 1
-""".split()
-FRONT_ENDS = {
-    "masked_lm": """
---task masked_lm --sample-break-mode none --arch roberta_base --criterion masked_lm_true_neg --mask-prob 0.3
-""".split()
-    + SIZES,
-    "electra": """
---task electra_pretraining --arch electra_tiny --criterion electra --mask-prob 0.3 --embedding-dim 16
---generator-layers 1 --generator-embed-dim 24 --generator-ffn-embed-dim 32 --generator-attention-heads 2
-""".split()
-    + SIZES,
+NO_DROPOUT = ("--dropout", 0, "--attention-dropout", 0)
+FRONT_ENDS: dict[str, Sequence[object]] = {
+    "masked_lm": (*TINY_TRAINING, *TINY_MODEL, *NO_DROPOUT, "--criterion", "masked_lm_true_neg"),
+    "electra": (*ELECTRA_TRAINING, *ELECTRA_MODEL, "--generator-layers", 1),
     "label_smoothed": """
---task language_modeling --sample-break-mode none --arch transformer_lm --criterion label_smoothed_true_neg
---decoder-layers 2 --decoder-embed-dim 32 --dropout 0 --decoder-ffn-embed-dim 48 --decoder-attention-heads 4
---share-decoder-input-output-embed
+--task language_modeling --sample-break-mode none --tokens-per-sample 24 --arch transformer_lm --decoder-layers 2
+--decoder-embed-dim 32 --decoder-ffn-embed-dim 48 --decoder-attention-heads 4 --share-decoder-input-output-embed
+--dropout 0 --criterion label_smoothed_true_neg --optimizer adam --lr 0.01 --batch-size 8 --seed 1 --cpu
 """.split(),
 }
 
 
-def flags(options: dict[str, Any]) -> list[str]:
-    return [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-
-
-def files(options: dict[str, Any], *, synonyms: bool = True) -> dict[str, str]:
+def files(options: dict[str, Any], table: str, counts: str) -> dict[str, str]:
     """The files that an objective reads."""
     needed, soft = {"hc_weight", "discriminator_false_negatives"} & options.keys(), options.get("soft_targets", "")
-    table = {"synonym_table": str(TABLE)} if (needed or "table" in soft) and synonyms else {}
-    return {**table, **({"corpus_counts": str(COUNTS)} if "corpus" in soft else {})}
+    given = {"synonym_table": str(HERE / table)} if needed or "table" in soft else {}
+    return {**given, **({"corpus_counts": str(HERE / counts)} if "corpus" in soft else {})}
 
 
 def in_fairseq(front_end: str, options: dict[str, Any]) -> dict[str, float]:
     if front_end == "label_smoothed":  # whose own options say the same
         own = {"uniform=0.1": {"label_smoothing": 0.1}, "table=0.1": {"soft_targets": "table:flat=0.1"}}
         options = own.get(options.get("soft_targets", ""), options)
-    words = [str(DATA), *COMMON, *FRONT_ENDS[front_end], *flags({**options, **files(options)})]
-    task, model, criterion = make(parse(words))
+    configuration = parse([DATA, "--user-dir", PLUGIN, *FRONT_ENDS[front_end]])
+    configuration.criterion.update({**options, **files(options, TABLE, COUNTS)})
+    task, model, criterion = make(configuration)
     task.load_dataset("train")
     dataset = task.dataset("train")
     dataset.set_epoch(1)
@@ -114,10 +101,6 @@ def gradient(model: nn.Module) -> float:
 
 
 def in_transformers(front_end: str, options: dict[str, Any]) -> dict[str, float]:
-    import transformers
-
-    from truneg_fairseq import hf
-
     tokenizer = transformers.BertTokenizerFast(vocab=str(DATA / "vocab.txt"))
     sizes = {
         **{"vocab_size": len(tokenizer), "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4},
@@ -134,34 +117,24 @@ def in_transformers(front_end: str, options: dict[str, Any]) -> dict[str, float]
         "labels": words.masked_fill(~masked, -100),
     }
     torch.manual_seed(2)
-    given: dict[str, Any] = {**options, **files(options)}
-    if "corpus_counts" in given:
-        given["corpus_counts"] = str(HERE / "hf_counts.npz")
-    if "synonym_table" in given:
-        given["synonym_table"] = str(HERE / "hf_half.npz")
-    arguments = transformers.TrainingArguments(
-        "unused", use_cpu=True, report_to=[], save_strategy="no", disable_tqdm=True
-    )
-    others = {"args": arguments, "processing_class": tokenizer}
-    if front_end == "transformers_electra":
-        config = transformers.ElectraConfig(embedding_size=16, **sizes)
-        small = transformers.ElectraConfig(
-            **{**sizes, "embedding_size": 16, "hidden_size": 24, "intermediate_size": 32}
-        )
-        model: Any = hf.ElectraForReplacedTokens.of(
-            transformers.ElectraForPreTraining(config), transformers.ElectraForMaskedLM(small)
-        )
-        trainer: Any = hf.ElectraTrainer(model, true_negatives=hf.ElectraArguments(**given), **others)
+    given = {**options, **files(options, f"hf_{TABLE}", f"hf_{COUNTS}")}
+    arguments: Any = hf.TrueNegativeArguments(**given) if front_end == "transformers" else hf.ElectraArguments(**given)
+    if front_end == "transformers":
+        model: Any = transformers.BertForMaskedLM(transformers.BertConfig(**sizes))
     else:
-        model = transformers.BertForMaskedLM(transformers.BertConfig(**sizes))
-        trainer = hf.TrueNegativeTrainer(model, true_negatives=hf.TrueNegativeArguments(**given), **others)
+        small = {**sizes, "hidden_size": 24, "intermediate_size": 32}
+        model = hf.ElectraForReplacedTokens.of(
+            transformers.ElectraForPreTraining(transformers.ElectraConfig(embedding_size=16, **sizes)),
+            transformers.ElectraForMaskedLM(transformers.ElectraConfig(embedding_size=16, **small)),
+        )
+    machine = trainer(model, Path("unused"), arguments, processing_class=tokenizer)
     torch.manual_seed(3)
     model.train()
     # The values are from torch's own generator; the samples of a training follow from their place in it.
     with patch("truneg_fairseq.hf.electra_trainer.sample_tokens", lambda logits, _: sample_tokens(logits)):
-        loss = trainer.compute_loss(model, inputs, num_items_in_batch=masked.sum())
+        loss = machine.compute_loss(model, inputs, num_items_in_batch=masked.sum())
     loss.backward()
-    counts = {f"logged {name}": float(value) for name, value in trainer.sums(True).items()}
+    counts = {f"logged {name}": float(value) for name, value in machine.sums(True).items()}
     return {"loss": float(loss), "gradient": gradient(model), **counts}
 
 
