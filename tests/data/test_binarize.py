@@ -23,7 +23,7 @@ from truneg_fairseq.data import binarize as binarize_module
 from truneg_fairseq.data import text
 from truneg_fairseq.data.binarize import CHUNK_BYTES, Binarized, BinarizeOptions, ChunkEncoder, id_dtype
 from truneg_fairseq.data.indexed import read_tokens, require_whole_split, write_index
-from truneg_fairseq.data.text import plan_chunks, read_span
+from truneg_fairseq.data.text import plan_chunks
 from truneg_fairseq.data.tokenizer import BERT_SPECIALS, TextTokenizer, load_tokenizer, wordpiece_tokenizer
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.vocabulary import read_symbols
@@ -152,23 +152,6 @@ def test_files_chunks_and_batches_are_as_one(tmp_path_factory, contents, chunk_b
     assert (made, whole["replaced"]) == ({**whole, "replaced": broken}, 0)
     assert whole["lines"] == len(together)
     assert files_of(folder / "data") == files_of(folder / "whole")
-
-
-@given(st.lists(st.text("ab\r é狗\ufeff", max_size=6), max_size=12), st.integers(1, 9), st.booleans())
-@settings(max_examples=100, deadline=None)
-def test_every_line_is_in_one_chunk(tmp_path_factory, lines, chunk_bytes, ends):
-    path = tmp_path_factory.getbasetemp() / "lines.txt"
-    content = "\n".join(lines) + "\n" * ends
-    path.write_bytes(content.encode())
-    spans = [span for chunk in plan_chunks([path], chunk_bytes) for span in chunk]
-    found = [line.text for span in spans for line in read_span(span)]
-    expected = content.removeprefix("\ufeff").split("\n")
-    if expected[-1] == "":
-        expected.pop()
-    # A file of a byte order mark alone has an empty line.
-    assert found == [line.rstrip("\r") for line in expected] or (content == "\ufeff" and found == [""])
-    sizes = [line.size for span in spans for line in read_span(span)]
-    assert sum(sizes) in (path.stat().st_size, path.stat().st_size - 3)
 
 
 def test_pointers_beyond_two_gigabytes(tmp_path):

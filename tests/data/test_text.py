@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from support.commands import REPOSITORY
 
-from truneg_fairseq.data.text import read_lines
+from truneg_fairseq.data.text import Span, read_lines, read_span
 from truneg_fairseq.errors import TrueNegError
 
 NOT_TEXT = {
@@ -33,8 +33,11 @@ def test_what_is_no_plain_text_is_refused_wherever_text_is_read(name, tmp_path):
 
 
 def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path):
-    (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbfThe cat\r\nsat.\x0c\n")
-    assert list(read_lines(tmp_path / "a.txt")) == ["The cat", "sat.\x0c"]
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"\xef\xbb\xbfThe cat\r\nsat.\x0c\n")
+    lines = [*read_span(Span(path, 0, path.stat().st_size))]
+    assert list(read_lines(path)) == [line.text for line in lines] == ["The cat", "sat.\x0c"]
+    assert sum(line.size for line in lines) == path.stat().st_size
 
 
 def test_broken_utf8_is_named_by_its_line(tmp_path):

@@ -56,16 +56,6 @@ def test_symbols_are_those_of_the_dictionary():
     assert {"▁the", "狗"} <= set(pieces.symbols())
 
 
-def test_one_interface(tokenizer):
-    texts = ["the cat", "", "  ", "the 狗 cat!"]
-    batch = [tokenizer.encode(text) for text in texts]
-    symbols = tokenizer.symbols()
-    assert len(set(symbols)) == len(symbols)
-    assert not set(symbols) & SPECIAL_SYMBOLS
-    assert {symbol for line in batch for symbol in line} <= {*symbols, "<unk>"}
-    assert batch[1] == []
-
-
 ANY_TEXT = st.text(
     st.one_of(st.sampled_from("the cats<unk>ü狗ﬁ \t\u00a0\u3000"), st.characters(exclude_categories=["Cs"])),
     max_size=30,
@@ -133,7 +123,14 @@ def test_places_are_in_the_text_and_tell_the_symbols(tokenizer, text):
             assert gpt2_text([GPT2_TOKENS[int(symbol)]]).strip() == surface
         if tokenizer.tokenization == "wordpiece" and surface.isascii() and symbol != "<unk>":
             assert symbol.removeprefix("##") == "".join(c for c in surface.lower() if c.isprintable())
-    assert not set(tokenizer.encode(text)) & (SPECIAL_SYMBOLS - {"<unk>"})
+    assert {symbol for symbol, *_ in encoded} <= {*tokenizer.symbols(), "<unk>"}
+
+
+def test_symbols_are_no_special_ones_and_each_is_there_once(tokenizer):
+    symbols = tokenizer.symbols()
+    assert len(set(symbols)) == len(symbols)
+    assert not set(symbols) & SPECIAL_SYMBOLS
+    assert tokenizer.encode("") == []
 
 
 def test_the_flag_takes_every_kind_of_file(tmp_path):
