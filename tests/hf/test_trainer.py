@@ -147,7 +147,7 @@ OPTIONS = {
 def test_bf16_autocast(kind, tmp_path, monkeypatch):
     """Half precision rounds the model's products, not the objective: losses agree to bf16's 8 bits."""
     inside = []
-    used = lambda model: inside.append(torch.is_autocast_enabled("cpu")) or model.get_input_embeddings().weight  # noqa: E731
+    used = lambda model, **_: inside.append(torch.is_autocast_enabled("cpu")) or model.get_input_embeddings().weight  # noqa: E731
     monkeypatch.setattr("truneg_fairseq.objectives.loop.embeddings_in_use", used)
     whole = one_update(kind, tmp_path, OPTIONS[kind], per_device_train_batch_size=4)
     half = one_update(kind, tmp_path, OPTIONS[kind], bf16=True, per_device_train_batch_size=4)
