@@ -7,16 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.commands import (
-    ELECTRA_MODEL,
-    ELECTRA_TRAINING,
-    PIECES,
-    PLUGIN,
-    TINY_MODEL,
-    WORDS,
-    fairseq_train,
-    run_command,
-)
+from support.commands import ELECTRA_MODEL, ELECTRA_TRAINING, PLUGIN, TINY_MODEL, fairseq_train, run_command
 from support.convert_models import write_dictionary
 from support.judgements import write
 from support.masked_lms import TOKENS, hugging_face_bert
@@ -26,15 +17,13 @@ from truneg_fairseq.commands.main import main
 from truneg_fairseq.data.tokenizer import wordpiece_tokenizer
 from truneg_fairseq.evaluation.scorer import DataTokens
 
-SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-
 
 @pytest.fixture(scope="session")
 def folder(binarized, wordnet, tmp_path_factory) -> Path:
     """data-bin, swords.json.gz."""
     made = tmp_path_factory.mktemp("lexsub")
     shutil.copytree(binarized, made / "data-bin")
-    wordpiece_tokenizer((*SPECIALS, *WORDS, *PIECES)).save(made / "data-bin")
+    wordpiece_tokenizer(TOKENS).save(made / "data-bin")
     write(made / "swords.json.gz")
     return made
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from support.tokenizers_made import gpt2_of_words
 
 from truneg_fairseq.evaluation.cloze import Cloze
 from truneg_fairseq.evaluation.people import read_people
+from truneg_fairseq.evaluation.scorer import DataTokens
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +110,14 @@ def test_controls_are_between_chance_and_the_people(file, tokens):
     assert controls["half of the people"]["best_said"].numerators[2] == 0, "two people, each with a word of their own"
 
 
+def test_the_frequencies_of_the_training_text_are_a_control(file, folder, binarized):
+    tokens = DataTokens(folder / "data-bin")
+    text = Counter((binarized.parent / "train.txt").read_text().split())
+    found = cloze_of(file, tokens).controls(None)["frequency"]["cloze"].ratios["said"].numerators[0]
+    of_answers = sum(text[word] + 1 for word in ("car", "film", "movie"))
+    assert found == pytest.approx(of_answers / (tokens.counts + 1).sum())
+
+
 def test_a_causal_model_reads_from_left_to_right(file, tmp_path, capsys):
     """Words are tokens with the space before them; the answer is what comes after the context."""
     from transformers import GPT2Config, GPT2LMHeadModel, GPT2TokenizerFast
@@ -140,8 +150,6 @@ def test_a_causal_model_reads_from_left_to_right(file, tmp_path, capsys):
     pairs.write_text('{"sentence_good": "a b", "sentence_bad": "b a", "UID": "order"}')
     with pytest.raises(SystemExit, match="its tokenizer has no mask; expected a masked LM"):
         evaluated([folder], [f"blimp={pairs}"])
-    with pytest.raises(SystemExit, match="--task cloze: found 2 files, expected one"):
-        evaluated([folder], [f"cloze={file}"] * 2)
 
 
 def test_cloze_answers_can_judge_detectors(file):

@@ -20,7 +20,6 @@ from truneg_fairseq.synonyms.table import SynonymTable
 
 truneg_fairseq.register()
 
-from truneg_fairseq.commands.main import main  # noqa: E402
 from truneg_fairseq.evaluation.lexsub import PEOPLE, SHOWN, Lexsub, lemma_of, place_target  # noqa: E402
 from truneg_fairseq.evaluation.people import read_people  # noqa: E402
 from truneg_fairseq.evaluation.scorer import WINDOW, Scorer  # noqa: E402
@@ -145,11 +144,6 @@ def test_several_checkpoints_and_results(folder, checkpoints, tmp_path, capsys):
     assert kept.example_ids == ["t:0", "t:1", "t:2", "t:3"]
     assert np.mean(kept.examples["gap"]) == pytest.approx(kept.metrics["gap"])
     assert kept.settings["sha256"] == read_people(folder / "swords.json.gz").sha256
-    main(["compare", str(results)])
-    compared = capsys.readouterr().out
-    shown = f"{100 * kept.metrics['gap']:.2f}"
-    assert any(line.startswith("roberta") and shown in line for line in compared.splitlines())
-    assert "lexsub masked (people)" in compared
     with pytest.raises(SystemExit, match="has another result of model 'bert', task 'lexsub"):
         evaluated([f"bert={checkpoints['roberta']}"], *given, results=results)
 
@@ -201,12 +195,3 @@ def test_controls_by_hand(folder, tokens, checkpoints, tmp_path):
         assert 0 <= ratio.value <= controls["ceiling"][SHOWN].ratios[name].value
     accepted = [len(gold.accepted) for gold in benchmark.gold[PEOPLE]]
     assert 0 < chance["probability_accepted"].value < 2 * np.mean(accepted) / len(tokens.vocabulary)
-
-
-def test_weights_that_are_not_finite(folder, checkpoints, tmp_path):
-    content = torch.load(checkpoints["bert"], weights_only=False)
-    name = "encoder.sentence_encoder.layers.0.fc1.weight"
-    content["model"][name][0, 0] = float("nan")
-    torch.save(content, tmp_path / "nan.pt")
-    with pytest.raises(TrueNegError, match=f"{name} is not finite"):
-        opened(tmp_path / "nan.pt", folder / "data-bin")

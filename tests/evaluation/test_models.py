@@ -19,6 +19,7 @@ import pytest
 import torch
 from support.commands import WORDS, run_command
 from support.convert_models import random_model, save, write_dictionary
+from support.judgements import content as content_of
 from support.judgements import many, write
 from support.masked_lms import TOKENS, evaluated, hugging_face_bert, opened, yardstick
 from support.tokenizers_made import fast_tokenizer
@@ -29,7 +30,7 @@ from truneg_fairseq.corpus_counts import CountsShare
 from truneg_fairseq.criterions.masked_lm_true_neg import fairseq_teacher
 from truneg_fairseq.data.tokenizer import wordpiece_tokenizer
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.evaluation import held_out, minimal_pairs
+from truneg_fairseq.evaluation import explain, held_out, minimal_pairs
 from truneg_fairseq.evaluation.held_out import HeldOut
 from truneg_fairseq.evaluation.hf_scorer import HuggingFaceTokens, hugging_face_scorer
 from truneg_fairseq.evaluation.minimal_pairs import Blimp
@@ -45,9 +46,8 @@ SENTENCES = [
 
 @pytest.fixture(scope="module")
 def measured(wordnet, tmp_path_factory) -> Path:
-    """bert (Hugging Face's), text.txt, swords.json.gz."""
+    """text.txt, swords.json.gz."""
     made = tmp_path_factory.mktemp("measured")
-    hugging_face_bert(made / "bert")
     (made / "text.txt").write_text("".join(f"{line}\n" for line in SENTENCES))
     write(made / "swords.json.gz", many([word for word in WORDS if word.isalpha()][:12]))
     return made
@@ -58,24 +58,75 @@ def own_cache(measured, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(measured / "cache"))
 
 
-def test_other_tokens_and_data_that_moved_are_refused(measured, converted, tmp_path):
-    model, data = converted
-    task = [f"lexsub={measured / 'swords.json.gz'}"]
-    with pytest.raises(SystemExit, match="has other tokens than"):
-        evaluated([f"a={measured / 'bert'}", model], task, "--data", data)
-    moved = data.rename(tmp_path / "moved")
-    with pytest.raises(SystemExit, match=r"was trained on .*, which is not a folder here; give the data with --data"):
-        evaluated([model], task)
-    moved.rename(data)
+COUNT, FIT = "data counts --output OUT --tokenizer", "fit: expected --corpus-counts, and --task held-out"
+WRONG = [  # the command's words and its line
+    ("evaluate BERT --task blimpp=x", "--task blimpp: found no yardstick.*mean blimp"),
+    ("evaluate BERT --task blimp", "--task blimp: expected blimp=FILE"),
+    ("evaluate BERT --task cloze=a cloze=b", "--task cloze: found 2 files, expected one"),
+    ("evaluate BERT --task held-out=valid", "no such file; expected the text"),
+    ("evaluate BERT --task lexsub=x --corpus-counts x --counts-share fit", FIT),
+    ("evaluate BERT --task held-out=TEXT --counts-share fit", FIT),
+    ("evaluate a=BERT MODEL --task lexsub=SWORDS --data DATA", "has other tokens than"),
+    ("evaluate BERT --task lexsub=FOREIGN", "none of its targets is a token of the dictionary with candidates that a"),
+    ("evaluate MOVED --task lexsub=SWORDS", r"trained on .*, which is not a folder here; give the data with --data"),
+    ("evaluate NAN --task lexsub=SWORDS --data DATA", r"layers\.0\.fc1\.weight is not finite"),
+    ("explain --checkpoint BERT", "stdin: is not plain text"),
+    ("explain car --checkpoint MODEL --data .", r"dict\.txt: no such file; expected the dictionary"),
+    (f"{COUNT} BERT/vocab.txt --text TEXT", r"vocab\.txt: cannot be read .*expected a tokenizer of transformers"),
+    (f"{COUNT} BERT --text EMPTY", r"has no two tokens to count; expected a text"),
+]
 
 
-def test_inspected_as_transformers_computes_it(measured, tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def places(measured, bert, converted, tmp_path_factory) -> dict[str, Path]:
+    """What words of commands in capitals stand for."""
+    folder, (model, data) = tmp_path_factory.mktemp("wrong"), converted
+    (folder / "EMPTY").touch()
+    pair = {"sentence_good": "The kids walked.", "sentence_bad": "The kid walked.", "UID": "a"}
+    (folder / "PAIRS").write_text(json.dumps(pair) + "\n")
+    (folder / "CLOZE").write_text(json.dumps([{"context": "The big", "word": "car", "answers": {"car": 3, "film": 1}}]))
+    write(folder / "FOREIGN", content_of([("Das [Auto].", "NOUN", {"Wagen": (3, 3, ["roget"])})]))
+    content = torch.load(model, weights_only=True)
+    content["cfg"]["task"]["data"] = str(folder / "moved")
+    torch.save(content, folder / "MOVED")
+    content["model"]["encoder.sentence_encoder.layers.0.fc1.weight"][0, 0] = float("nan")
+    torch.save(content, folder / "NAN")
+    found = {"BERT": bert, "TEXT": measured / "text.txt", "SWORDS": measured / "swords.json.gz"}
+    return {**found, "MODEL": model, "DATA": data, **{path.name: path for path in folder.iterdir()}}
+
+
+def filled(words: str, places: dict[str, Path]) -> str:
+    return re.sub("[A-Z]{3,}", lambda name: str(places.get(name[0], name[0])), words)
+
+
+@pytest.mark.parametrize(("words", "line"), WRONG)
+def test_mistakes_are_one_line_before_a_table_is_built(words, line, places, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b'[\n  {"text": "A car."}\n]\n')))
+    for module in (held_out, explain):
+        monkeypatch.setattr(module, "judge_of", lambda *given: pytest.fail("a table was built first"))
+    with pytest.raises(SystemExit, match=line):
+        main(filled(words, places).split())
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_model_that_reads_and_writes_is_refused(tmp_path):
+    from transformers import BartConfig, BartForConditionalGeneration
+
+    sizes = {"d_model": 8, "encoder_layers": 1, "decoder_layers": 1, "vocab_size": len(TOKENS)}
+    sizes |= {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8}
+    BartForConditionalGeneration(BartConfig(**sizes)).save_pretrained(tmp_path)
+    with pytest.raises(TrueNegError, match="is a bart, which reads and writes; expected a masked LM"):
+        hugging_face_scorer(tmp_path, 1, cpu=True)
+
+
+def test_inspected_as_transformers_computes_it(bert, measured):
     from transformers import AutoModelForMaskedLM
 
-    (found,) = evaluated([measured / "bert"], [f"held-out={measured / 'text.txt'}"], "--batch-size", 3)
-    model = AutoModelForMaskedLM.from_pretrained(measured / "bert").eval()
+    (found,) = evaluated([bert], [f"held-out={measured / 'text.txt'}"], "--batch-size", 3)
+    model = AutoModelForMaskedLM.from_pretrained(bert).eval()
     losses, right = [], []
-    scorer, own = opened(measured / "bert")
+    scorer, own = opened(bert)
     text = yardstick(HeldOut, own, measured / "text.txt", batch_size=3)
     for tokens, target, lengths in text._batches(scorer):
         assert lengths.max() == tokens.size(1)
@@ -92,14 +143,11 @@ def test_inspected_as_transformers_computes_it(measured, tmp_path, monkeypatch):
     assert 0 < found.metrics["ece"] < 1
     assert sum(found.denominators["bits"]) == len(loss)
     assert found.settings["updates"] == 0
-    monkeypatch.setattr(held_out, "judge_of", lambda *given: pytest.fail("a table was built first"))
-    with pytest.raises(SystemExit, match="no such file; expected the text"):
-        evaluated([measured / "bert"], ["held-out=valid"])
 
 
 @pytest.mark.slow
-def test_masks_depend_on_the_seed_alone_and_updates_are_those_of_the_trainer(measured, tmp_path):
-    checkpoints = [shutil.copytree(measured / "bert", tmp_path / f"checkpoint-{updates}") for updates in (10, 20)]
+def test_masks_depend_on_the_seed_alone_and_updates_are_those_of_the_trainer(bert, measured, tmp_path):
+    checkpoints = [shutil.copytree(bert, tmp_path / f"checkpoint-{updates}") for updates in (10, 20)]
     for updates, checkpoint in zip((10, 20), checkpoints, strict=True):
         (checkpoint / "trainer_state.json").write_text(json.dumps({"global_step": updates, "log_history": []}))
     task = [f"held-out={measured / 'text.txt'}"]
@@ -124,44 +172,36 @@ def test_positions_that_belong_to_no_token_are_not_counted(kind, tmp_path):
             model.model(torch.full((1, length), 5))
 
 
+WITHOUT_FAIRSEQ = """
+data binarize --train TEXT --workers 1 --tokenizer VOCABULARY --output-dir a
+data binarize --train TEXT --workers 1 --tokenizer BPE --output-dir b
+synonyms build --data a
+synonyms build --data BERT --output bert.npz
+data counts --data a
+evaluate BERT --results r.jsonl --task cloze=CLOZE blimp=PAIRS lexsub=SWORDS held-out=TEXT
+synonyms judge --checkpoint BERT --judgements SWORDS --detector context
+synonyms judge bert.npz --checkpoint BERT --judgements SWORDS --detector embedding --fit fitted
+explain car --checkpoint BERT
+compare r.jsonl
+"""
+
+
 @pytest.mark.slow
-def test_all_of_it_without_fairseq(measured, tmp_path):
-    answers = [{"context": "The big", "word": "car", "answers": {"car": 3, "film": 1}}]
-    (tmp_path / "cloze.json").write_text(json.dumps(answers))
-    pair = {"sentence_good": "The kids walked.", "sentence_bad": "The kid walked.", "UID": "a"}
-    (tmp_path / "pairs.jsonl").write_text(json.dumps(pair) + "\n")
+def test_all_of_it_without_fairseq(places, tmp_path):
     (tmp_path / "vocab.txt").write_text("".join(f"{token}\n" for token in TOKENS))
-    bert, judgements, text = measured / "bert", measured / "swords.json.gz", measured / "text.txt"
-    binarize = ("data", "binarize", "--train", text, "--workers", 1)
-    build = ("synonyms", "build", "--data")
-    fit = ("synonyms", "judge", tmp_path / "bert.npz", "--checkpoint", bert)
-    files = {"cloze": "cloze.json", "blimp": "pairs.jsonl"}
-    tasks = [f"{name}={tmp_path / file}" for name, file in files.items()]
-    tasks += [f"lexsub={judgements}", f"held-out={text}"]
-    commands = [
-        (*binarize, "--tokenizer", tmp_path / "vocab.txt", "--output-dir", tmp_path / "a"),
-        (*binarize, "--tokenizer", fast_tokenizer("bpe", tmp_path / "bpe"), "--output-dir", tmp_path / "b"),
-        (*build, tmp_path / "a"),
-        (*build, bert, "--output", tmp_path / "bert.npz"),
-        ("data", "counts", "--data", tmp_path / "a"),
-        ("evaluate", bert, "--results", tmp_path / "results.jsonl", "--task", *tasks),
-        ("synonyms", "judge", "--checkpoint", bert, "--judgements", judgements, "--detector", "context"),
-        (*fit, "--judgements", judgements, "--detector", "embedding", "--fit", tmp_path / "fitted"),
-        ("explain", "The big car.", "--checkpoint", bert),
-        ("compare", tmp_path / "results.jsonl"),
-    ]
+    given = places | {"VOCABULARY": tmp_path / "vocab.txt", "BPE": fast_tokenizer("bpe", tmp_path / "bpe")}
     code = f"""
 import sys, truneg_fairseq
 sys.modules["fairseq"] = None  # importing it fails
 from truneg_fairseq.commands.main import main
-for command in {[list(map(str, command)) for command in commands]!r}:
-    print("#", *command, flush=True)
+for line in {filled(WITHOUT_FAIRSEQ, given)!r}.strip().splitlines():
+    print("#", line, flush=True)
     try:
-        main(command)
+        main(line.split())
     except SystemExit as end:
         assert not end.code, end.code
 """
-    run_command([sys.executable, "-c", code])
+    run_command([sys.executable, "-c", code], fresh=True, cwd=tmp_path)
 
 
 _STRANGE = """
@@ -178,8 +218,8 @@ class Tokenizer(BertTokenizerFast):
 
 
 @pytest.mark.parametrize("model_type", ["strange", "bert"])
-def test_a_folders_own_code_never_runs_even_if_stdin_says_yes(measured, model_type, tmp_path, monkeypatch, caplog):
-    bert, ran = shutil.copytree(measured / "bert", tmp_path / "bert"), tmp_path / "ran"
+def test_a_folders_own_code_never_runs_even_if_stdin_says_yes(model_type, places, tmp_path, monkeypatch, caplog):
+    bert, ran = shutil.copytree(places["BERT"], tmp_path / "bert"), tmp_path / "ran"
     (bert / "strange.py").write_text(_STRANGE.format(ran=str(ran)))
     ours = {"AutoConfig": "strange.Config", "AutoModelForMaskedLM": "strange.Model"}
     config = json.loads((bert / "config.json").read_text())
@@ -187,16 +227,12 @@ def test_a_folders_own_code_never_runs_even_if_stdin_says_yes(measured, model_ty
     if model_type == "strange":
         named = {"AutoTokenizer": ["strange.Tokenizer", "strange.Tokenizer"]}
         (bert / "tokenizer_config.json").write_text(json.dumps({"auto_map": named, "tokenizer_class": "Tokenizer"}))
-    (tmp_path / "cloze.json").write_text(json.dumps([{"context": "The", "word": "car", "answers": {"car": 3}}]))
     monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
     own = r"cannot be read \(it has code of its own, which never runs"
-    for command in (
-        ("evaluate", bert, "--task", f"held-out={measured / 'text.txt'}", f"cloze={tmp_path / 'cloze.json'}"),
-        ("explain", "The big car.", "--checkpoint", bert),
-    ):
+    for command in ("evaluate OWN --task held-out=TEXT cloze=CLOZE", "explain car --checkpoint OWN"):
         monkeypatch.setattr("sys.stdin", io.StringIO("y\n" * 20))
         with contextlib.nullcontext() if model_type == "bert" else pytest.raises(SystemExit, match=own):
-            main([str(word) for word in command])
+            main(filled(command, places | {"OWN": bert}).split())
         assert not ran.exists()
         assert model_type == "strange" or "its own code never runs; it is measured as transformers' Bert" in caplog.text
 
@@ -228,25 +264,6 @@ def test_a_discriminators_checkpoint_has_states_alone(tmp_path, caplog):
         next(model.log_probabilities([Query(ids, 2)]))
     with pytest.raises(TrueNegError, match=r"--teacher .*electra\.pt: has no encoder\.lm_head; expected a whole LM"):
         fairseq_teacher(tmp_path / "electra.pt", data, tokens.mask)
-
-
-PAIR = json.dumps({"sentence_good": "The kids walked.", "sentence_bad": "The kid walked.", "UID": "a"}) + "\n"
-
-
-def test_a_token_that_the_configuration_takes_for_padding_is_attended_to(tmp_path):
-    """The tokenizer's padding is 1; pad_token_id kept its default, 0, which is [UNK] here."""
-    tokens = ["[UNK]", "[PAD]", *(token for token in TOKENS if token not in ("[UNK]", "[PAD]"))]
-    folder = save(random_model("BertForMaskedLM", tokens=tokens, pad_token_id=0), tmp_path / "bert", tokens)
-    scorer, own = opened(folder)
-    assert own.padding == 1
-    long, short = own.framed([0, 7, 0, 8, 9, 10]), own.framed([9, 0])
-    (batch,) = scorer.log_probabilities([Query(long, 2), Query(short, 1)])
-    for index, row in zip(*batch, strict=True):
-        sequence, position = ((long, 2), (short, 1))[index]
-        ids = torch.from_numpy(sequence)[None]
-        with torch.no_grad():
-            expected = scorer.model(ids, attention_mask=torch.ones_like(ids)).logits[0, position].log_softmax(-1)
-        assert torch.allclose(row, expected, atol=1e-5)
 
 
 def test_a_tokenizer_with_bos_and_eos_and_no_padding(tmp_path):
@@ -303,6 +320,10 @@ def test_an_adapters_folder_is_its_model_and_the_adapter(tmp_path):
     (tmp_path / "adapter" / "config.json").write_bytes((base / "config.json").read_bytes())
     ((_, row),) = opened(tmp_path / "adapter")[0].log_probabilities([Query(ids, 2)])
     assert torch.allclose(row[0], expected, atol=1e-5)
+    (tmp_path / "adapter" / "adapter_model.safetensors").rename(tmp_path / "kept")
+    with pytest.raises(TrueNegError, match=r"cannot be read \(it has no adapter_model\.safetensors\)"):
+        opened(tmp_path / "adapter")  # PEFT would unpickle another file
+    (tmp_path / "kept").rename(tmp_path / "adapter" / "adapter_model.safetensors")
     adapted.save_pretrained(base)  # transformers adds it to the base, and names its missing weights alone
     with pytest.raises(TrueNegError, match=r"base: has an adapter \(adapter_config.json\); expected a whole model"):
         opened(tmp_path / "adapter")
@@ -349,8 +370,7 @@ def test_names_and_seeds_are_those_of_the_paths(tmp_path):
 
 
 @pytest.mark.slow
-def test_one_model_at_a_time_is_in_memory(tmp_path, monkeypatch):
-    (tmp_path / "p.jsonl").write_text(PAIR)
+def test_one_model_at_a_time_is_in_memory(places, tmp_path, monkeypatch):
     models = [NamedModel(str(seed), hugging_face_bert(tmp_path / str(seed), seed)) for seed in range(3)]
     seen: list[weakref.ref] = []
 
@@ -362,15 +382,14 @@ def test_one_model_at_a_time_is_in_memory(tmp_path, monkeypatch):
             return super().score(scorer)
 
     monkeypatch.setattr(minimal_pairs, "Blimp", Watched)
-    tasks = parse_tasks([f"blimp={tmp_path / 'p.jsonl'}"])
+    tasks = parse_tasks([f"blimp={places['PAIRS']}"])
     assert len(list(evaluate(models, tasks, OpeningOptions(cpu=True)))) == len(seen) == 3
 
 
-def test_a_checkpoint_is_read_once_and_mapped(folder, checkpoints, monkeypatch, tmp_path, capsys):
-    (tmp_path / "p.jsonl").write_text(PAIR)
+def test_a_checkpoint_is_read_once_and_mapped(folder, checkpoints, places, monkeypatch, capsys):
     loads, load = [], torch.load
     monkeypatch.setattr(torch, "load", lambda *given, **named: loads.append(named) or load(*given, **named))
-    tasks = [f"blimp={tmp_path / 'p.jsonl'}", f"lexsub={folder / 'swords.json.gz'}", "held-out=valid"]
+    tasks = [f"blimp={places['PAIRS']}", f"lexsub={folder / 'swords.json.gz'}", "held-out=valid"]
     evaluated([checkpoints["electra"]], tasks, "--data", folder / "data-bin")
     assert [named["mmap"] for named in loads] == [True]
     assert "\nheld-out text\n" in capsys.readouterr().out
@@ -404,91 +423,56 @@ def test_weights_of_layers_that_the_configuration_lacks_are_refused(tmp_path):
                 read(folder)
 
 
-def test_mistakes_are_one_line(tmp_path, monkeypatch):
-    from transformers import BartConfig, BartForConditionalGeneration
-
-    sizes = {"d_model": 8, "encoder_layers": 1, "decoder_layers": 1, "vocab_size": len(TOKENS)}
-    sizes |= {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8}
-    BartForConditionalGeneration(BartConfig(**sizes)).save_pretrained(tmp_path)
-    with pytest.raises(TrueNegError, match="is a bart, which reads and writes; expected a masked LM"):
-        hugging_face_scorer(tmp_path, 1, cpu=True)
-    for task, line in (
-        ("blimpp=x", "--task blimpp: found no yardstick.*mean blimp"),
-        ("blimp", "--task blimp: expected blimp=FILE"),
-    ):
-        with pytest.raises(SystemExit, match=line):
-            evaluated([tmp_path], [task])
-    counts = ["data", "counts", "--output", str(tmp_path / "c.npz"), "--tokenizer"]
-    (tmp_path / "empty.txt").write_text("\n")
-    bert = hugging_face_bert(tmp_path / "bert")
-    for given, line in (
-        (
-            [str(bert / "vocab.txt"), "--text", str(bert / "vocab.txt")],
-            r"vocab\.txt: cannot be read .*expected a tokenizer of transformers: its folder",
-        ),
-        (
-            [str(bert), "--text", str(tmp_path / "empty.txt")],
-            r"empty\.txt: has no two tokens to count; expected a text",
-        ),
-    ):
-        with pytest.raises(SystemExit, match=line):
-            main([*counts, *given])
-        assert not (tmp_path / "c.npz").exists()
-    for content in ('{"text": "A car."}\n', '[\n  {"text": "A car."}\n]\n'):
-        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content.encode())))
-        with pytest.raises(SystemExit, match="stdin: is not plain text"):
-            main(["explain", "--checkpoint", str(bert)])
+@pytest.fixture(scope="module")
+def counted(bert, tmp_path_factory) -> tuple[Path, Path]:
+    """A text of eighty samples, which blank lines end, and its counts."""
+    made = tmp_path_factory.mktemp("counted")
+    text, counts = made / "text.txt", made / "counts.npz"
+    text.write_text("the child walked\nto the car.\n\nthe kid walked to the store.\n\n" * 40)
+    main(["data", "counts", "--text", str(text), "--tokenizer", str(bert), "--output", str(counts)])
+    return text, counts
 
 
-def test_counts_are_looked_up_alike_in_transformers_and_in_an_evaluation(tmp_path, capsys):
+def test_the_share_of_counts_is_fitted_on_samples_that_are_not_judged(bert, counted, capsys):
+    text, counts = counted
+    command = ([bert], [f"held-out={text}"], "--corpus-counts", counts)
+    without, mixed = evaluated(*command)
+    assert (without.model, mixed.model) == ("bert", "bert+counts")
+    assert mixed.metrics["bits"] < 0.7 * without.metrics["bits"]  # the very text that was counted
+    capsys.readouterr()
+    one, other = evaluated(*command, "--counts-share", "fit")
+    share = re.search(r"bert\+counts: the fitted --counts-share is (\S+)", capsys.readouterr().out)[1]
+    judged = [number for number in range(80) if number % 4 != 3]
+    assert one.settings["sequences"] == other.settings["sequences"] == len(judged)
+    assert one.examples["bits"] == pytest.approx([without.examples["bits"][number] for number in judged], rel=1e-5)
+    assert CountsShare.parse(share).seen > 0.9
+    assert other.metrics["bits"] < mixed.metrics["bits"]
+
+
+def test_counts_are_looked_up_alike_in_transformers_and_in_an_evaluation(bert, counted):
     from transformers import AutoModelForMaskedLM, AutoTokenizer
 
     from truneg_fairseq.hf import fit_share, mix_counts
 
-    folder, text, counts = hugging_face_bert(tmp_path / "bert"), tmp_path / "text.txt", tmp_path / "counts.npz"
-    text.write_text("the child walked to the car.\nthe kid walked to the store.\n" * 20)
-    main(["data", "counts", "--text", str(text), "--tokenizer", str(folder), "--output", str(counts)])
-    looked_up = ["--corpus-counts", counts]
-    without, mixed = evaluated([folder], [f"held-out={text}"], *looked_up)
-    assert (without.model, mixed.model) == ("bert", "bert+counts")
-    assert mixed.metrics["bits"] < 0.7 * without.metrics["bits"]  # the very text that was counted
-
-    (tmp_path / "long.txt").write_text("the child walked\nto the car.\n\nthe kid walked to the store.\n\n" * 40)
-    task = [f"held-out={tmp_path / 'long.txt'}"]
-    capsys.readouterr()
-    one, other = evaluated([folder], task, *looked_up, "--counts-share", "fit")
-    share = re.search(r"bert\+counts: the fitted --counts-share is (\S+)", capsys.readouterr().out)[1]
-    assert one.settings["sequences"] == other.settings["sequences"], "the samples that fit are judged of no model"
-    (whole,) = evaluated([folder], task)
-    assert whole.settings["sequences"] == 80, "a blank line ends a sample"
-    judged = [number for number in range(80) if number % 4 != 3]
-    assert one.examples["bits"] == pytest.approx([whole.examples["bits"][number] for number in judged], rel=1e-5)
-    assert CountsShare.parse(share).seen > 0.9
-    assert other.metrics["bits"] < mixed.metrics["bits"]
-    for wrong in ((["lexsub=x"], *looked_up), (task,)):
-        with pytest.raises(SystemExit, match="--counts-share fit: expected --corpus-counts, and --task held-out"):
-            evaluated([folder], *wrong, "--counts-share", "fit")
-
-    options = OpeningOptions(cpu=True)
-    each = OpenedModel(folder, options)
-    tokens = each.tokens()
-    query = Query(
-        tokens.framed([*tokens.encode_batch(["the kid"])[0], tokens.mask, *tokens.encode_batch(["to"])[0]]), 3
-    )
+    text, counts = counted
+    each = OpenedModel(bert, OpeningOptions(cpu=True))
+    tokens, tokenizer = each.tokens(), AutoTokenizer.from_pretrained(bert)
+    ids = tokenizer("the kid [MASK] to", return_tensors="pt")["input_ids"]
+    query = Query(ids[0].numpy(), 3)
     ((_, expected),) = each.scorer(tokens, counts=counts).log_probabilities([query])
     ((_, plain),) = each.scorer(tokens).log_probabilities([query])
-    model, ids = AutoModelForMaskedLM.from_pretrained(folder).eval(), torch.from_numpy(query.tokens)[None]
-    handle = mix_counts(model, AutoTokenizer.from_pretrained(folder), counts)
+    assert tokens.vocabulary.words[int(expected.argmax())] == "walked"
+    model = AutoModelForMaskedLM.from_pretrained(bert).eval()
+    handle = mix_counts(model, tokenizer, counts)
     with torch.no_grad():
         assert torch.allclose(model(ids).logits[:, 3].log_softmax(-1), expected, atol=1e-5)
         with pytest.raises(ValueError, match="expected input_ids, found none"):
             model(inputs_embeds=model.get_input_embeddings()(ids))
         with pytest.raises(ValueError, match="mixed into this model already"):
-            mix_counts(model, AutoTokenizer.from_pretrained(folder), counts)
+            mix_counts(model, tokenizer, counts)
         handle.remove()
         assert torch.allclose(model(ids).logits[:, 3].log_softmax(-1), plain, atol=1e-5)
-        found = fit_share(model, AutoTokenizer.from_pretrained(folder), counts, text.read_text().splitlines())
-        assert found.seen > 0.9
-        handle = mix_counts(model, AutoTokenizer.from_pretrained(folder), counts, found)
+        fitted = fit_share(model, tokenizer, counts, text.read_text().splitlines())
+        assert fitted.seen > 0.9
+        mix_counts(model, tokenizer, counts, fitted)
         assert model(ids).logits[0, 3, int(expected.argmax())] > math.log(0.9)
-    assert tokens.vocabulary.words[int(expected.argmax())] == "walked"

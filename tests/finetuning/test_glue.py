@@ -250,6 +250,7 @@ BAD = {
     "columns": ("RTE", "train.tsv", RTE + "1\tthe cat\tentailment\n", "line 3 has 3 columns, expected 4"),
     "label": ("RTE", "dev.tsv", RTE + "1\tthe\tcat\tmaybe\n", "line 3 has the label 'maybe', expected one of entail"),
     "no score": ("STS-B", "dev.tsv", "sentence1\tsentence2\tscore\na\tb\tnan\n", "line 2 has the label 'nan'"),
+    "no number": ("STS-B", "dev.tsv", "sentence1\tsentence2\tscore\na\tb\tfive\n", "line 2 has the label 'five'"),
     "header": ("RTE", "train.tsv", "0\tthe\tcat\tentailment\n", "line 1 has no column 'sentence1', 'sentence2', 'la"),
     "no example": ("SST-2", "dev.tsv", "sentence\tlabel\n", "dev.tsv: has no example; expected a line for each"),
     "missing file": ("MNLI", "dev_mismatched.tsv", None, "dev_mismatched.tsv missing; expected the official files"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import squad_examples
-from support.commands import REPOSITORY, run_command, shared_file
+from support.commands import shared_file
 from support.squad_examples import PANTHERS, WHO, one_line, question
 
 from truneg_fairseq.commands.main import run_as_script
@@ -23,6 +22,7 @@ from truneg_fairseq.results.result import read_results
 for package in ("spacy", "lemminflect"):
     pytest.importorskip(package)
 
+import add_sentence  # noqa: E402
 import english  # noqa: E402
 import score  # noqa: E402
 import swap_synonyms  # noqa: E402
@@ -31,7 +31,7 @@ from attack import Attack, Edit, Pair, edited, measure, read_pairs, write_squad 
 from parsed import English, Text  # noqa: E402
 from swap_synonyms import SwapSynWordNet  # noqa: E402
 
-SCRIPTS = {"attack": swap_synonyms.main, "score": score.main}
+SCRIPTS = {"attack": swap_synonyms.main, "add": add_sentence.main, "score": score.main}
 
 WHERE = question("Where did the Broncos move in 2015?", "Santa Clara", name="q2")
 
@@ -103,8 +103,8 @@ def test_a_changed_pipeline_is_refused(monkeypatch):
 
 
 def test_attack_and_score(capsys, tmp_path, wordnet):
-    no_rule = question("Name an old team.", "Broncos", context="Of the Broncos.", name="q3")
-    source, output = squad(tmp_path / "in.json", WHO, WHERE, no_rule), tmp_path / "out.json"
+    no_word = question("Name an old team.", "Broncos", context="Of the Broncos.", name="q3")
+    source, output = squad(tmp_path / "in.json", WHO, WHERE, no_word), tmp_path / "out.json"
     printed = run(capsys, "attack", source, output)
     assert "applies to 2 of 3 questions (66.7 %)" in printed
     assert "  not applied to 1: no" in printed
@@ -143,8 +143,7 @@ def test_the_interval_of_the_drop_is_paired():
     assert same == (0.0, 0.0, 0.0)  # unpaired, two halves would leave 10 points of noise
     with pytest.raises(TrueNegError, match="200 of 200 questions have no answer to the transformed question"):
         measure(result, half, {})
-    worse = {**half, "q1": "dog", "q3": "dog", "q5": "dog", "q7": "dog"}
-    drop = measure(result, half, worse).drop("exact_match")
+    drop = measure(result, half, {**half, "q1": "dog", "q3": "dog", "q5": "dog", "q7": "dog"}).drop("exact_match")
     assert drop.mean == pytest.approx(0.02)
     assert 0 < drop.low < 0.02 < drop.high < 0.05
 
@@ -203,22 +202,18 @@ def test_real_adversarial_files_score_as_in_jia_and_liangs_script(tmp_path, caps
     assert report["f1"]["transformed"] == pytest.approx(72.9597053776264)
 
 
-@pytest.mark.slow
-def test_the_script_attacks_a_file(tmp_path, wordnet):
-    """SQuAD 2.0 stays 2.0; of a question without an answer nothing is made, nor of one that no rule fits."""
+def test_an_attacked_file_of_squad_2_stays_one(capsys, tmp_path, wordnet):
+    """Of a question without an answer nothing is made, nor of one that no rule fits."""
     silent = replace(question("Where did the Panthers move?", name="q0"), impossible=True)
     no_rule = question("Name an old team.", "Broncos", context="Of the Broncos.", name="q3")
     source, output = tmp_path / "in.json", tmp_path / "out.json"
     write_squad(source, SquadData((silent, WHO, no_rule), "v2.0", unanswerable=True))
-    script = REPOSITORY / "user_dir_examples" / "attacks" / "add_sentence.py"
-    printed = run_command([sys.executable, script, source, output], cwd=tmp_path).stdout
+    printed = run(capsys, "add", source, output)
     assert "AddSentenceDiverse applies to 1 of 3 questions (33.3 %)" in printed
     assert "  not applied to 1: no rule makes a statement of the question" in printed
-    transformed = read_squad(output)
     (pair,) = read_pairs(tmp_path / "out.pairs.json").pairs
-    assert (transformed.version, transformed.questions) == ("v2.0", (pair.transformed,))
+    assert read_squad(output) == SquadData((pair.transformed,), "v2.0", unanswerable=True)
     assert pair.original == WHO
-    assert pair.details["sentence"] in json.loads(output.read_text())["data"][0]["paragraphs"][0]["context"]
 
 
 def test_the_added_sentence_precedes_the_answers_and_keeps_their_offsets(wordnet):

@@ -79,7 +79,7 @@ def write_place(place: Path) -> None:
     shutil.copy(swords, place / swords.name)
     _write_cloze(downloads / "prediction-resource" / "cloze_distributions" / "cloze_laplace.txt")
     _write_blimp(downloads / "blimp" / "data")
-    _write_reading(downloads / "prediction-resource" / "all_measures.csv")
+    write_reading(downloads / "prediction-resource" / "all_measures.csv")
     zorro = downloads / "Zorro" / "sentences" / "babyberta"
     zorro.mkdir(parents=True)
     (zorro / "case.txt").write_text("it walk .\nit walks .\n", encoding="utf-8")
@@ -160,15 +160,19 @@ def _write_cloze(path: Path) -> None:
     path.write_text(repr(dict(zip(CONTEXTS, answers, strict=True))))
 
 
-def _write_reading(path: Path) -> None:
-    words = ["the", "heart", "is", "to", "the", "main", "part"]
+def write_reading(path: Path) -> Path:
+    """Reading times that follow a trigram model's surprisal; other models' are the same for all words."""
+    rng, words = random.Random(1), ["the", "heart", "is", "to", "the", "main", "part"]
     columns = "item,word,sent_id,context_length,Subtlex_log10,length,self_paced_reading_time,RTfirstpass"
     lines = [f"{columns},trigram,s_GPT2,cloze_s"]
     for number in range(30):
         for place in range(1, len(words)):
-            numbers = [10 - place, len(words[place]), 200 + 7 * place + number, 100 + 3 * place - number, place, 2, 3]
-            lines.append(",".join(map(str, [" ".join(words[:place]), words[place], number, place, *numbers])))
+            surprisal = rng.randint(1, 9)
+            times = [200 + 20 * surprisal + rng.randint(0, 9), 100 + 7 * surprisal + rng.randint(0, 9)]
+            numbers = [number, place, 10 - place, len(words[place]), *times, surprisal, 2, 3]
+            lines.append(",".join(map(str, [" ".join(words[:place]), words[place], *numbers])))
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
 
 
 def _write_blimp(folder: Path) -> None:

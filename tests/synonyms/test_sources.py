@@ -10,7 +10,7 @@ import pytest
 
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.synonyms import Lexicon, SourceOptions, build_table, open_lexicon
-from truneg_fairseq.synonyms.building import parse_source
+from truneg_fairseq.synonyms.building import new_table, parse_source
 from truneg_fairseq.synonyms.lists import TsvLexicon
 from truneg_fairseq.synonyms.wordnet import AntonymLexicon
 from truneg_fairseq.vocabulary import Vocabulary
@@ -50,6 +50,18 @@ WORDS = ["<s>", "big", "large", "huge", "great", "bad", "Paris", "paris", "Light
 def pairs(source: str | Lexicon, symbols=WORDS, **options) -> set[tuple[str, str]]:
     table = build_table(source, Vocabulary.from_symbols(symbols, "words"), SourceOptions(**options))
     return {(symbols[g], symbols[s]) for g, s in zip(table.gold, table.synonym, strict=True)}
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("big large\n", r"own\.tsv: line 1 is 'big large', expected 'word<TAB>synonym,synonym'"),
+        ("qqq\tzzz\n", r"dictionary: tsv has no synonyms for any of its 13 tokens \(read as words\)"),
+    ],
+)
+def test_a_list_of_nothing_is_one_line(lines, message, tmp_path):
+    with pytest.raises(TrueNegError, match=message):
+        new_table(Vocabulary.from_symbols(WORDS, "words"), "tsv", SourceOptions(tsv=listed(tmp_path, lines)))
 
 
 def test_combinations_are_set_operations(wordnet, tsv):

@@ -28,7 +28,7 @@ class SmallLexicon(Lexicon):
     def synonyms(self, word: str) -> list[str]:
         return {
             "primary": ["Chief", "main", "primary", "primary_coil"],
-            "Primary": ["chief", "main"],
+            "Primary": ["chief", "main", "primary"],
             "PRIMARY": ["main"],
             "the": ["main"],
         }.get(word, [])
@@ -53,22 +53,12 @@ def test_a_table_lists_only_other_single_tokens_and_nothing_for_stop_words():
     assert [table.synonyms(token).tolist() for token in (4, 5)] == [[5, 6], []]
 
 
-def test_a_cased_vocabulary_keeps_the_case_of_the_gold_word():
+def test_a_cased_vocabulary_keeps_the_case_of_the_gold_word_which_is_no_synonym_of_itself():
     vocabulary = vocabulary_of(["primary", "Primary", "PRIMARY", "main", "Main", "MAIN", "chief", "Chief"])
     assert named(SmallLexicon(), vocabulary) == {
         *(("primary", "main"), ("primary", "Chief"), ("PRIMARY", "main"), ("PRIMARY", "MAIN")),
         *(("Primary", "main"), ("Primary", "Main"), ("Primary", "chief"), ("Primary", "Chief")),
     }
-
-
-def test_another_case_of_a_word_is_no_synonym_of_it():
-    class OfItself(SmallLexicon):
-        def synonyms(self, word):
-            return ["primary", "Primary", "main"]
-
-    vocabulary = vocabulary_of(["primary", "Primary", "PRIMARY", "main", "Main", "MAIN"])
-    found = {synonym.lower() for gold, synonym in named(OfItself(), vocabulary) if gold.lower() == "primary"}
-    assert found == {"main"}
     for word in ("Primary", "primary", "PRIMARY"):
         assert set(predictable_names(["primary", "Primary", "main"], word, vocabulary)) == {"main"}
 

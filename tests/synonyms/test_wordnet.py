@@ -13,8 +13,9 @@ from support.commands import run_command
 from support.trainings import build
 
 from truneg_fairseq.commands.main import main
+from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.synonyms import build_table, open_lexicon
-from truneg_fairseq.synonyms.wordnet import find_wordnet, install_wordnet
+from truneg_fairseq.synonyms.wordnet import SYNSETS, find_wordnet, install_wordnet, verify_wordnet
 from truneg_fairseq.vocabulary import Vocabulary
 
 # Figure 3 of the paper
@@ -74,6 +75,13 @@ def test_none_and_a_truncated_download_are_named_by_the_command_and_by_trainings
         with pytest.raises(SystemExit, match=f"^truneg_fairseq: error: {message}$"):
             build(without_table, "--criterion", "masked_lm_hc", "--tokenization", "wordpiece")
     assert not [*without_table.glob("synonyms*")]
+
+
+def test_a_wordnet_that_lacks_synsets_is_named(tmp_path):
+    for suffix in SYNSETS:
+        (tmp_path / f"data.{suffix}").write_text("1\n")
+    with pytest.raises(TrueNegError, match=r"data\.noun has 1 synsets, but WordNet 3\.0 has 82,115; remove it"):
+        verify_wordnet(tmp_path)
 
 
 def test_installing_keeps_what_is_there_else_asks_nltk(wordnet, tmp_path, monkeypatch, capsys):
