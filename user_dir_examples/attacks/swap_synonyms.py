@@ -70,7 +70,7 @@ class SwapSynWordNet:
             for part in ([pos] if pos and tag != "RP" else PARTS_OF_SPEECH)
             for lemma in self._database.lemmas(word.lower(), part)
             for synset in self._database.synsets(lemma, part)
-            for name in synset.names
+            for name in synset.lemma_names()
         }
         return sorted(name for name in names if "_" not in name and name.lower() != word.lower())
 

@@ -108,8 +108,11 @@ class Alteration:
         pos = "n" if word.tag == "NN" else "a"
         for lemma in self._database.lemmas(word.text.lower(), pos)[-1:]:
             for synset in self._database.synsets(lemma, pos)[:1]:
-                for name, antonym in synset.antonyms:
-                    if name.lower() == lemma and "_" not in antonym:
+                linked = [
+                    other for each in synset.lemmas() if each.name().lower() == lemma for other in each.antonyms()
+                ]
+                for antonym in (other.name() for other in linked):
+                    if "_" not in antonym:
                         plain = word.tag in ("NN", "JJ")
                         yield from (antonym,) if plain else self._inflector.forms(antonym, pos).get(word.tag, ())
 
@@ -125,7 +128,7 @@ class Alteration:
             if (len(name) <= _LONGEST_ABBREVIATION) != word.text.isupper():
                 return False
             # WordNet writes all its nouns of this word with a capital, or has no such word.
-            names = {noun for synset in self._database.synsets(name, "n") for noun in synset.names}
+            names = {noun for synset in self._database.synsets(name, "n") for noun in synset.lemma_names()}
             capitals = all(noun[0].isupper() for noun in names if noun.lower() == name)
             return capitals and not any(self._database.lemmas(name, pos) for pos in "var")
         pos = "n" if word.tag == "NN" else "a"
