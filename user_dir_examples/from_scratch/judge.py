@@ -114,9 +114,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     setting = SETTINGS[args.setting]
     text = Text(setting, args.texts, args.output / args.setting)
     experiment, tokens = Experiment(args.setting, setting, text, args.output), Words(text)
-    torch.manual_seed(args.seeds[0])
-    untrained, frequencies = MaskedLM(len(text.symbols), setting), text.frequencies
-    by_frequency = OwnModel(text.dictionary, tokens, untrained, lambda _, places: frequencies.expand(len(places), -1))
+    frequencies, unasked = text.frequencies, MaskedLM(len(text.symbols), setting)
+    by_frequency = OwnModel(text.dictionary, tokens, unasked, lambda _, places: frequencies.expand(len(places), -1))
     yardsticks = []
     for name, _, file in (each.partition("=") for each in args.task):
         if name not in YARDSTICKS or not file:
@@ -124,10 +123,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         yardsticks.append(YARDSTICKS[name](Task(name, (file,), limit=PAIRS), tokens, by_frequency))
         print(yardsticks[-1].described, flush=True)
     for seed in args.seeds:
-        trained = {arm: experiment.model(arm, seed) for arm in args.arms} | {"untrained": untrained}
-        opened = {
-            name: OwnModel(experiment.saved(name, seed), tokens, model, model) for name, model in trained.items()
-        } | {"frequencies": by_frequency}
+        torch.manual_seed(seed)
+        models = {"untrained": MaskedLM(len(text.symbols), setting)}
+        models |= {arm: experiment.model(arm, seed) for arm in args.arms}
+        opened = {name: OwnModel(experiment.saved(name, seed), tokens, model, model) for name, model in models.items()}
+        opened["frequencies"] = by_frequency
         for name, model in opened.items():
             scorer, named = model.scorer(tokens), NamedModel(name, model.path, seed)
             for yardstick in yardsticks:
