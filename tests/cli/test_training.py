@@ -99,7 +99,7 @@ def test_a_fine_tuning_that_a_signal_has_stopped_gives_the_undisturbed_result(tm
     data = glue_files.write_data(tmp_path / "data")
     prepared = glue_files.write_glue(tmp_path / "prepared", data, ["RTE"])
     given = (glue_files.write_model(tmp_path, data), "--prepared", prepared, "--batch-size", 8, "--seeds", 1)
-    command = truneg("finetune", *given, "--epochs", 8, "--cpu", "--lr", 0.001, "--output")
+    command = truneg("finetune", *given, "--epochs", 24, "--cpu", "--lr", 0.001, "--output")
     log, stopped, whole = tmp_path / "log", tmp_path / "stopped", tmp_path / "whole"
     process = start_command([*command, stopped], log, log)
     with killed_on_error(process):

@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 from support.commands import REPOSITORY, run_command
 from support.hf_models import LINES, options_of_list, small_model, small_tokenizer, trainer
 
+from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.hf import TrueNegativeArguments
 
 EXAMPLES = REPOSITORY / "user_dir_examples"
@@ -165,7 +166,7 @@ def test_code_of_a_model_runs_only_where_it_is_trusted(tmp_path, model, run_here
     with pytest.raises(SystemExit, match=r"model: cannot be loaded \(its own code, which --trust_remote_code runs\)"):
         run_here("--model_name_or_path", model)
     options = TrueNegativeArguments(soft_targets="teacher=0.3", teacher=str(model))
-    with pytest.raises(ValueError, match="trust_remote_code"):
+    with pytest.raises(TrueNegError, match=r"--teacher .*: cannot be loaded \(The repository .* custom code"):
         trainer(small_model(), tmp_path, options)
     assert not (tmp_path / "ran").exists()
     run_here("--model_name_or_path", model, "--save_strategy", "no", "--trust_remote_code")
