@@ -103,7 +103,7 @@ def test_a_long_context_is_read_around_the_place(texts, tmp_path, monkeypatch):
 
 def test_the_tables_of_the_page_are_made_of_the_published_lines():
     made = runpy.run_path(str(REPOSITORY / "docs" / "results" / "from_scratch.py"))
-    table = made["tables"](made["read_results"]([made["LINES"]]))
+    table = made["tables"](*(made["read_results"]([made[lines]]) for lines in ("LINES", "JUDGED")))
     assert table in made["PAGE"].read_text(encoding="utf-8"), "python docs/results/from_scratch.py"
 
 

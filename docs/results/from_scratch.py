@@ -21,16 +21,17 @@ from truneg_fairseq.results.intervals import holm, seed_interval
 from truneg_fairseq.results.result import BITS, Metric, Result, read_results
 
 HERE = Path(__file__).parent
-LINES, PAGE = HERE / "from_scratch.jsonl", HERE / "from_scratch.md"
+LINES, JUDGED, PAGE = (HERE / f"from_scratch{end}" for end in (".jsonl", "_judged.jsonl", ".md"))
 BEGIN, END = "<!-- made by from_scratch.py -->", "<!-- end -->"
 TITLES = {
     "short": "3,000 captions, a short training",
     "converged": "3,000 captions until plain training has converged",
     "more": "29,000 captions",
-    "novels": "novels",
+    "novels": "one million words of novels",
     "wide": "3,000 captions, a larger model",
 }
 TEXTS = {"3,000 captions": ("short", "converged"), "29,000 captions": ("more",)}  # and the settings that read them
+SEEDS = range(1, 6)  # others are those of teachers, and of the tuning
 CONTROLS = ("plain", "smoothing", "shuffled", "frequencies", "ensemble")  # the names of arms that are no treatments
 LOSS = Metric("bits", False, BITS)
 JUDGES = {
@@ -38,6 +39,17 @@ JUDGES = {
     "others": ("mistakes that others said, points ↑", Metric("others", True)),
     "others_probability": ("probability of what others said, points ↑", Metric("probability", True)),
 }
+
+PERCENT = Metric("percent", True)
+GENDER = "Zorro, anaphor_agreement-pronoun_gender"
+FURTHER = {  # task and metric of judge.py's lines
+    ("Zorro", "accuracy"): ("Zorro, accuracy ↑", PERCENT),
+    (GENDER, "accuracy"): ("pronoun's gender, one of its 23 kinds ↑", PERCENT),
+    ("lexsub kept (people)", "gap"): ("SWORDS, GAP ↑", PERCENT),
+    ("lexsub kept (people)", "recall_at_10"): ("SWORDS, R@10 ↑", PERCENT),
+    ("cloze", BITS): ("people's next words, bits ↓", LOSS),
+}
+RULE = (("Zorro", "accuracy"), ("lexsub kept (people)", "gap"), ("cloze", BITS))  # may not be harmed
 
 
 def published(result: Result) -> Result:
@@ -49,10 +61,10 @@ def published(result: Result) -> Result:
 
 
 class Setting:
-    """The results of one setting."""
+    """The results of one setting; ``judged`` are those of judge.py."""
 
-    def __init__(self, name: str, results: Sequence[Result]) -> None:
-        self.name, self.results = name, [each for each in results if each.group == name]
+    def __init__(self, name: str, results: Sequence[Result], judged: Sequence[Result] = ()) -> None:
+        self.name, self.results, self.judged = name, [each for each in results if each.group == name], judged
         arms = {each.model for each in self.results}
         self.arms = sorted(arms, key=lambda arm: (not arm.startswith("plain"), arm.startswith(CONTROLS), arm))
         self._against: dict[str, Comparison] = {}
@@ -77,7 +89,7 @@ class Setting:
 
     def rivals(self, arm: str) -> list[str]:
         """What a treatment has to beat besides plain training: the shuffled counts that are most like it, too."""
-        share = share_of(arm) if arm.startswith("corpus") else 0.1
+        share = share_of(arm)
 
         def unlike(control: str) -> tuple[bool, float]:
             return control.endswith("falling") != arm.endswith("falling"), abs(share_of(control) - share)
@@ -99,7 +111,15 @@ class Setting:
     def harms(self, arm: str) -> list[str]:
         """The judges that a treatment makes worse than plain training does."""
         found = {name: self.summary(arm, "plain", metric, kind) for metric, (name, kind) in JUDGES.items()}
+        found |= {FURTHER[what][0]: self.further(arm, *what) for what in RULE}
         return [name for name, each in found.items() if each and each.better is False]
+
+    def further(self, model: str, task: str, metric: str) -> Summary | None:
+        """Of the difference to plain training, over seeds alone, by a yardstick of judge.py."""
+        if not self.judged:
+            return None
+        kind = FURTHER[task, metric][1]
+        return Comparison(self.judged, "plain").summary(model, Quantity(metric, (Part(task, metric),), kind))
 
 
 def share_of(arm: str) -> float:
@@ -159,6 +179,28 @@ def judged(setting: Setting) -> Iterator[str]:
     yield ""
 
 
+def judged_further(setting: Setting) -> Iterator[str]:
+    """The yardsticks of judge.py: plain training, and the differences of the others to it."""
+    if not setting.judged:
+        return
+    yield f"| `{setting.name}`, difference to `plain` | seeds | {' | '.join(title for title, _ in FURTHER.values())} |"
+    yield "|---|---:|" + "---:|" * len(FURTHER)
+    measured = {each.model for each in setting.judged}
+    for model in filter(measured.__contains__, [*setting.arms, "untrained", "frequencies"]):
+        found = [setting.further(model, *what) for what in FURTHER]
+        seeds = max((len(each.values) for each in found if each), default=0)
+        if model == "plain":
+            cells = [
+                mean(each.values, each.quantity.factor, 3 - 2 * (kind is PERCENT))
+                for each, (_, kind) in zip(found, FURTHER.values(), strict=True)
+                if each
+            ]
+        else:
+            cells = [difference(each) for each in found]
+        yield f"| {'(`plain` itself)' if model == 'plain' else f'`{model}`'} | {seeds} | {' | '.join(cells)} |"
+    yield ""
+
+
 def curves(setting: Setting) -> Iterator[str]:
     """The differences after each quarter, and the losses with a temperature and with counts at inference."""
     titles = [
@@ -195,8 +237,9 @@ def looked_up(settings: Sequence[Setting]) -> Iterator[str]:
         for arm in taught:
             alone = setting.values(arm, BITS)
             each = np.array([mixed[seed] - alone[seed] for seed in sorted(mixed.keys() & alone.keys())])
-            interval = seed_interval(each)
-            assert interval is not None
+            if (interval := seed_interval(each)) is None:
+                cells.append("not run")
+                continue
             text = f"{each.mean():+.3f} [{interval.low:+.3f}, {interval.high:+.3f}]"
             cells.append(text if interval.contains_zero else f"**{text}**")
         yield f"| `{setting.name}` | {' | '.join(cells)} |"
@@ -239,9 +282,10 @@ def needed(text: str, settings: Sequence[Setting]) -> Iterator[str]:
     yield ""
 
 
-def tables(results: Sequence[Result]) -> str:
-    settings = [Setting(name, results) for name in dict.fromkeys(each.group for each in results)]
-    lines = [line for setting in settings for line in judged(setting)]
+def tables(results: Sequence[Result], further: Sequence[Result] = ()) -> str:
+    names = dict.fromkeys(each.group for each in results)
+    settings = [Setting(name, results, further if name == "novels" else ()) for name in names]
+    lines = [line for setting in settings for each in (judged, judged_further) for line in each(setting)]
     lines += [line for setting in settings for line in curves(setting)]
     lines += looked_up(settings)
     for text, names in TEXTS.items():
@@ -253,9 +297,18 @@ def main() -> None:
     if len(sys.argv) > 1:
         found = read_results([Path(sys.argv[1]) / "results.jsonl"])
         ended = {(each.group, each.model, each.seed) for each in found if each.at is None}
-        kept = [published(each) for each in found if (each.group, each.model, each.seed) in ended]
+        kept = [
+            published(each) for each in found if each.seed in SEEDS and (each.group, each.model, each.seed) in ended
+        ]
         LINES.write_text("".join(each.line for each in kept), encoding="utf-8")
-    made = tables(read_results([LINES]))
+        judged = read_results([path]) if (path := Path(sys.argv[1]) / "judged.jsonl").exists() else []
+        kept = [
+            replace(each, metrics=of, examples={}, denominators={}, example_ids=[], settings={})
+            for each in judged
+            if (of := {name: value for name, value in each.metrics.items() if (each.task, name) in FURTHER})
+        ]
+        JUDGED.write_text("".join(each.line for each in kept), encoding="utf-8")
+    made = tables(*(read_results([path]) for path in (LINES, JUDGED)))
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     PAGE.write_text(f"{before}{BEGIN}\n\n{made}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
     print(made)
