@@ -11,7 +11,6 @@ It shows what a model of one's own class needs to be measured: :class:`Words` an
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -19,7 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from train import ARMS, LONGEST, SETTINGS, WORD, Experiment, MaskedLM, Text, words_of
+from train import LONGEST, SETTINGS, WORD, Experiment, MaskedLM, Text, parser_of, words_of
 
 from truneg_fairseq.errors import TrueNegError, one_line_errors
 from truneg_fairseq.evaluation.cloze import Cloze
@@ -103,12 +102,7 @@ class OwnModel(OpenedModel):
 @one_line_errors()
 def main(arguments: Sequence[str] | None = None) -> None:
     torch.set_num_threads(1)
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument("setting", choices=SETTINGS)
-    parser.add_argument("--texts", type=Path, required=True)
-    parser.add_argument("--output", type=Path, required=True)
-    parser.add_argument("--arms", nargs="+", choices=ARMS, default=["plain"])
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1])
+    parser = parser_of(__doc__ or "")
     parser.add_argument("--task", nargs="+", required=True, metavar="NAME=FILE")
     args = parser.parse_args(arguments)
     setting = SETTINGS[args.setting]

@@ -538,15 +538,21 @@ class Experiment:
         return (arm, self.name, seed) in keys
 
 
-@one_line_errors()
-def main(arguments: Sequence[str] | None = None) -> None:
-    torch.set_num_threads(1)
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+def parser_of(help_text: str) -> argparse.ArgumentParser:
+    """The options that say which models are meant."""
+    parser = argparse.ArgumentParser(description=help_text.split("\n", maxsplit=1)[0])
     parser.add_argument("setting", choices=SETTINGS)
     parser.add_argument("--texts", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=["plain"])
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
+    return parser
+
+
+@one_line_errors()
+def main(arguments: Sequence[str] | None = None) -> None:
+    torch.set_num_threads(1)
+    parser = parser_of(__doc__ or "")
     for name in TUNED:
         parser.add_argument(f"--{name}", type=type(getattr(SETTINGS["short"], name)), help="in place of the setting's")
     args = parser.parse_args(arguments)
